@@ -312,3 +312,19 @@ def test_no_part_gets_a_callback_into_one_that_is_not_built_yet() -> None:
                     assert not late, (
                         f"{path}:{callback.lineno} {made.name} calls self.{node.attr}, which is built later"
                     )
+
+
+JSON_OBJECT = ROOT / "core" / "plait_core" / "values.py"
+TABLES = {"broker/plait_broker/server/config/config_reader.py"}
+"""A table of a TOML file is no JSON."""
+
+
+@pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
+def test_one_module_alone_defines_json(package: str, path: Path) -> None:
+    if path == JSON_OBJECT or path.relative_to(ROOT).as_posix() in TABLES:
+        return
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            names = {ast.unparse(name) for name in (node.targets if isinstance(node, ast.Assign) else [node.target])}
+            again = "Json" in names or ast.unparse(node.value) == "dict[str, Any]"
+            assert not again, f"{path}:{node.lineno} defines plait_core.values.Json once more"

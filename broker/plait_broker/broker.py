@@ -14,6 +14,7 @@ from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness, id_text
 from plait_core.matching import Index, new_index
 from plait_core.sealed_opening import Fit
+from plait_core.values import Json
 from plait_core.wire import Close, CloseCode, ControlFrame, EventFrame, Frame, Ping, Pong, Publish
 from plait_core.wire.frame_types.session_frames import Code
 from plait_telemetry.ring import RING_RECORDS
@@ -53,7 +54,7 @@ from .pipeline.sealed_events import SealedEvents
 from .pipeline.sealed_matching import TagMatcher, WaitingEvent
 from .pipeline.subscription_index import SubscriptionIndex
 from .settings import BrokerSettings, LiveSettings
-from .status import Json, counters_facts, queue_facts
+from .status import counters_facts, queue_facts
 from .telemetry.event_records import BrokerTelemetry
 from .telemetry.system_events import SystemStream
 from .tracing.event_history import EventHistory

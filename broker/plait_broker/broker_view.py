@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sized
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
+
+from plait_core.values import Json
 
 if TYPE_CHECKING:
     from plait_core.events import EventId
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from .overlay.overlay import Overlay
     from .settings import BrokerSettings
     from .tracing.event_history import EventHistory
-
-Json: TypeAlias = dict[str, Any]
 
 
 class IndexView(Protocol):

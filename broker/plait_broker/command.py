@@ -13,11 +13,12 @@ import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from plait_core.errors import PlaitError
+from plait_core.values import Json
 
 from .server.config.configuration import Configuration, ConfigurationError, Options, read_configuration
 from .server.gc_tuning import tune_collector
@@ -143,7 +144,7 @@ def _print_ready(server: BrokerServer, as_json: bool) -> None:
 
 
 def _print_checked(configuration: Configuration, as_json: bool) -> None:
-    facts: dict[str, Any] = {
+    facts: Json = {
         "name": configuration.name,
         "listen": str(configuration.listen),
         "http": str(configuration.http or "off"),

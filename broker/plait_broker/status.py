@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 if TYPE_CHECKING:
     from plait_core.filters import Filter
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .overlay import Overlay
     from .overlay.topology.neighbours import Neighbour
 
-Json: TypeAlias = dict[str, Any]
 
 SHOWN_MAX: Final = 1024
 """Advertisements of other brokers, and filters of theirs, in one description: what a person can look through."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .errors import EventInvalid
 from .limits import EVENT_LIMITS, EventLimits
@@ -21,6 +21,8 @@ Value: TypeAlias = Scalar | list[Scalar]
 Attributes: TypeAlias = dict[str, Value]
 Literal: TypeAlias = int | float | str | bool
 """A value that can be written as a literal in a filter."""
+Json: TypeAlias = dict[str, Any]
+"""An object of a JSON document: reports, answers of the HTTP API, lines of a protocol. Its readers check the fields."""
 
 REPLY: Final = "$reply"
 """The attribute of a reply that names the requester."""

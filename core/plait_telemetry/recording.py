@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from plait_core.errors import PlaitError
+from plait_core.values import Json
 
 from .readers import Readers
 from .telemetry import SAMPLE_S, Telemetry, TelemetrySettings
@@ -81,7 +82,7 @@ class Recording:
         with ThreadPoolExecutor(1, "plait-telemetry-closer") as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._writer.stop)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return the state of telemetry, for status reports."""
         ring = self._telemetry.ring
         return {

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from plait_core.ids import id_text
 from plait_core.telemetry import RecordKind, reason_code
+from plait_core.values import Json
 from plait_core.wire import EventFrame, Forward
 
 from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
@@ -62,7 +63,7 @@ class Telemetry:
         self.delivered: Final = ring.delivered
         self.passed = ring.passed
         """The steps of every event are bound directly to the ring's methods."""
-        self.names: deque[dict[str, Any]] = deque()
+        self.names: deque[Json] = deque()
         """Names of ids in the records; the writer takes them."""
         self.names_lost = 0
         self._put = ring.put

@@ -10,9 +10,10 @@ import ssl
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from plait_core import Filter
+from plait_core.values import Json
 from plait_crypto import PublisherKeys, Realm, Schema, SealError, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups, Parameters, PointInvalid
 from plait_crypto.keyserver import Enrol, IssueKeys, Refusal, ShowRealm
@@ -102,7 +103,7 @@ class KeyClient:
         reply = await self._request(IssueKeys("publisher", filter, epoch, instance, slots))
         return PublisherKeys.decode(realm.parameters.groups, _keys(reply))
 
-    async def _request(self, request: KeyRequest) -> dict[str, Any]:
+    async def _request(self, request: KeyRequest) -> Json:
         failure: Exception | None = None
         for host, port in list(self._addresses):
             try:
@@ -117,7 +118,7 @@ class KeyClient:
             self._addresses.append(self._addresses.pop(0))  # the next request begins with another replica
         raise Unreachable(f"no key server answers: {failure}", hint="is `plait keyserver` running there?") from failure
 
-    async def _request_from(self, host: str, port: int, request: KeyRequest) -> dict[str, Any]:
+    async def _request_from(self, host: str, port: int, request: KeyRequest) -> Json:
         context = ssl.create_default_context(cadata=self._authority)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         if self.identity is not None:
@@ -130,7 +131,7 @@ class KeyClient:
             writer.close()
 
 
-def _keys(reply: dict[str, Any]) -> bytes:
+def _keys(reply: Json) -> bytes:
     try:
         return b64decode(reply["keys"], validate=True)
     except (KeyError, ValueError, TypeError):

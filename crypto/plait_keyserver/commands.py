@@ -12,11 +12,12 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
 from plait_core import Filter, FilterError, PlaitError, parse
+from plait_core.values import Json
 from plait_crypto import KeyInvalid, PublisherKeys, RoutingKeys, Schema, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups
 from plait_crypto.keyserver import VaultClosed
@@ -171,7 +172,7 @@ async def _issued(client: KeyClient, role: str, filter: Filter, epoch: int | Non
     return (await client.publisher_keys(now.realm, filter, requested, instance)).encode(groups)
 
 
-def _realm(directory: KeyDirectory, word: str) -> dict[str, Any]:
+def _realm(directory: KeyDirectory, word: str) -> Json:
     secrets: Secrets = directory.open(word)
     policy, revoked = directory.decisions()
     return {
@@ -183,7 +184,7 @@ def _realm(directory: KeyDirectory, word: str) -> dict[str, Any]:
     }
 
 
-def _description(encoded: bytes) -> dict[str, Any]:
+def _description(encoded: bytes) -> Json:
     groups = ArkworksGroups()
     for kind, decode in (
         ("publisher", PublisherKeys.decode),

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
+
+from plait_core.values import Json
 
 from .bench import Progress
 from .benchmarks.groups import ShowProgress
@@ -76,7 +78,7 @@ class Comparison:
         bar, ratio = BARS.get(self.measure), self.ratio
         return None if bar is None else ratio is not None and bar.met_by(ratio)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Json:
         """Return the comparison as a JSON object."""
         base, here = self.medians
         bar = BARS.get(self.measure)

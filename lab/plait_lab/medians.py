@@ -12,7 +12,9 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from plait_core.values import Json
 
 from .benchmarks.reports import write_whole
 
@@ -25,10 +27,10 @@ class Unusable(Exception):
     """The input cannot be recorded. The text gives the reason."""
 
 
-def groups_of(lines: Iterable[str], date: str) -> dict[str, dict[str, Any]]:
+def groups_of(lines: Iterable[str], date: str) -> dict[str, Json]:
     """Return the groups of benchmark runs with their figures, by name."""
-    found: dict[str, dict[str, Any]] = {}
-    terms: dict[str, Any] | None = None
+    found: dict[str, Json] = {}
+    terms: Json | None = None
     for line in lines:
         entry = json.loads(line)
         if "machine" in entry:
@@ -47,14 +49,14 @@ def groups_of(lines: Iterable[str], date: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _terms(head: dict[str, Any], date: str) -> dict[str, Any]:
+def _terms(head: Json, date: str) -> Json:
     if head["quick"]:
         raise Unusable("--quick figures mean nothing: they are not recorded")
     machine, _, commit = head["machine"].rpartition("; commit ")
     return {"machine": machine, "date": date, "commit": commit, "seed": head["seed"]}
 
 
-def _figure(entry: dict[str, Any]) -> dict[str, Any]:
+def _figure(entry: Json) -> Json:
     if entry["reached"] is None:
         raise Unusable(f"{entry['group']}: {entry['measure']} failed")
     found = {"value": _rounded(entry["reached"]), "unit": entry["unit"]}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait_core.telemetry import RecordKind
+from plait_core.values import Json
 
 from ..records.counts import SCHEMA as COUNTS
 from ..records.counts import merged_batch
@@ -120,7 +121,7 @@ class LiveLake:
         """Write the status file."""
         replace(self._directory / STATUS, json.dumps(dict(status)).encode(), sync=False)
 
-    def _begun(self) -> dict[str, Any]:
+    def _begun(self) -> Json:
         found = self._lake.manifest()
         if found is None:
             return {
@@ -140,7 +141,7 @@ class LiveLake:
         except (OSError, ValueError, KeyError):
             return ""
 
-    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[dict[str, Any], list[str], pa.Table]:
+    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[Json, list[str], pa.Table]:
         """Add rows to a table. Return its manifest entry, the files that the entry no longer names, and its newest
         rows."""
         before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": ""})

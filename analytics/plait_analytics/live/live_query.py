@@ -22,6 +22,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from plait_core.values import Json
+
 from ..records.counts import KEY, LEAST, MOST, SUMS
 from ..records.counts import SCHEMA as COUNTS
 from ..records.id_names import read_names
@@ -177,7 +179,7 @@ class Totals:
             found.append(progress)
         return found
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Json:
         """Return the content of `live.json`."""
         return {"at": self._last[0], "batch": self._last[1], "newest_us": self._at_us, **self.counts}
 

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from plait_core.telemetry import SCHEMA_VERSION
+from plait_core.values import Json
 
 from ..tables.derive_tables import merged
 from ..tables.lake import ids_of, parquet_of, presented, replace
@@ -104,7 +105,7 @@ def _groups(segments: list[SegmentFile]) -> Iterator[list[SegmentFile]]:
         yield group
 
 
-def _written(group: list[SegmentFile], out: Path) -> Iterator[dict[str, Any]]:
+def _written(group: list[SegmentFile], out: Path) -> Iterator[Json]:
     pieces = [records for records, _ in chunks(slices_of(group), FILE_RECORDS)]
     if not pieces:
         return
@@ -158,7 +159,7 @@ def _read(path: Path) -> pa.Table:
     return ids_of(pq.read_table(path, partitioning=None))
 
 
-def _forget(out: Path, catalogue: dict[str, Any], keep_days: int, now: datetime) -> int:
+def _forget(out: Path, catalogue: Json, keep_days: int, now: datetime) -> int:
     """Delete old records, first from the catalogue and then from the disk, and old roll-ups. Return the files
     deleted."""
     oldest = int((now - timedelta(days=keep_days)).timestamp()) // 3600

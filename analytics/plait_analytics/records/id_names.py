@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from plait_core.values import Json
 
 from .inventory import Inventory, SegmentFile
 
@@ -26,7 +28,7 @@ SCHEMA: Final = pa.schema(
 
 def read_names(inventory: Inventory) -> pa.Table:
     """Return all names of an inventory's brokers. Incomplete lines, left by a broker that died, are skipped."""
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    found: dict[tuple[str, int, int], Json] = {}
     files: dict[Path, int] = {}
     for segment in inventory.segments:
         files[names_file(segment)] = segment.header.broker
@@ -56,7 +58,7 @@ def signed(id: int) -> int:
     return int(np.uint64(id).astype(np.int64))
 
 
-def _row(line: str, broker: int) -> dict[str, Any] | None:
+def _row(line: str, broker: int) -> Json | None:
     try:
         entry = json.loads(line)
         kind = entry["kind"]

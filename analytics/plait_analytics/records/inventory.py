@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from plait_core.telemetry import (
     RECORD_BYTES,
@@ -23,6 +23,7 @@ from plait_core.telemetry import (
     parse_seal,
     parse_segment_name,
 )
+from plait_core.values import Json
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes read at once for a checksum, which bounds memory for segments of any size."""
@@ -121,7 +122,7 @@ def _ours(name: str) -> bool:
     return name == CATALOGUE or parse_segment_name(name) is not None
 
 
-def read_catalogue(directory: Path) -> dict[str, Any] | None:
+def read_catalogue(directory: Path) -> Json | None:
     """Return the catalogue of compacted records, or None without one."""
     try:
         found = json.loads((directory / CATALOGUE).read_text(encoding="utf-8"))

@@ -27,6 +27,7 @@ from plait.commands.connection.http_api import fetch
 from plait.commands.terminal.failures import Failure
 from plait_core import PlaitError
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
+from plait_core.values import Json
 
 from ..commands.console import fail, progress
 
@@ -156,7 +157,7 @@ class Copy:
             self._request(target, method="POST")
             self._committed = place
 
-    def _json(self, path: str) -> dict[str, Any]:
+    def _json(self, path: str) -> Json:
         try:
             response = json.loads(self._request(path))
         except (ValueError, RecursionError):

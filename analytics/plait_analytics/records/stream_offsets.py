@@ -8,12 +8,13 @@ after `horizon_us` come from a wrong calendar; they are set aside and do not mov
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from plait_core.telemetry import RecordKind
+from plait_core.values import Json
 
 from .batches import COUNTED_RECORDS, packed
 from .columns import Columns, Slice, chunks, length, of_those
@@ -32,7 +33,7 @@ GOOD, LATE, ODD = 0, 1, 2
 
 SCHEMA: Final = COUNTS.append(pa.field("at", pa.timestamp("us", tz="UTC"))).append(pa.field("state", pa.int32()))
 
-Offset = dict[str, Any]
+Offset: TypeAlias = Json
 
 
 class Portion(NamedTuple):

@@ -15,6 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait_core.values import Json
+
 from ..records.counts import COLUMNS as KEYS
 from .definitions import TABLES
 
@@ -27,7 +29,7 @@ def page_of(name: str, table: pa.Table, window_us: int) -> bytes:
     return json.dumps(page_document(name, table, window_us), separators=(",", ":")).encode()
 
 
-def page_document(name: str, table: pa.Table, window_us: int, rows_max: int = ROWS_MAX) -> dict[str, Any]:
+def page_document(name: str, table: pa.Table, window_us: int, rows_max: int = ROWS_MAX) -> Json:
     """Return the page of a table as an object."""
     newest = table.slice(max(0, table.num_rows - rows_max))
     return {

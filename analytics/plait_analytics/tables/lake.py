@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from plait_core import PlaitError
+from plait_core.values import Json
 
 from ..records.counts import SCHEMA as COUNTS
 from ..records.id_names import read_names
@@ -47,7 +48,7 @@ class Lake:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
-    def manifest(self) -> dict[str, Any] | None:
+    def manifest(self) -> Json | None:
         """Return the current manifest, or None before the first analysis."""
         try:
             found = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
@@ -81,7 +82,7 @@ class Lake:
         if known is not None and "live" in known:
             raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
         digest = inventory.digest()
-        described: dict[str, Any] = {}
+        described: Json = {}
         for name, table in tables.items():
             shown = presented(name, table)
             described[name] = {

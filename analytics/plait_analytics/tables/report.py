@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from plait_core.values import Json
 
-def report(tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+
+def report(tables: Mapping[str, pa.Table]) -> Json:
     """Return the numbers by name, and `lines` for people."""
     journeys, subscriptions, links, brokers = (tables[t] for t in ("journeys", "subscriptions", "links", "brokers"))
     names = pc.coalesce(brokers["name"], brokers["broker"]).to_pylist()  # a restarted broker has a new id
-    facts: dict[str, Any] = {
+    facts: Json = {
         "brokers": len(set(names)),
         "events": _sum(brokers, "published"),
         "deliveries": _sum(brokers, "delivered"),

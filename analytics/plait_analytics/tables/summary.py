@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait_core.telemetry import RecordKind, bucket_bounds_us
+from plait_core.values import Json
 
 from ..records.counts import NONE
 from .derive_tables import merged
@@ -33,7 +34,7 @@ _ALL: Final = 1 << 62
 ROWS_MAX: Final = 10_000
 """Rows of each list, those with the most records first: a broker reads the file at once."""
 
-Rows = list[dict[str, Any]]
+Rows = list[Json]
 
 _USED: Final = [
     *("broker", "kind", "entity", "bucket", "records", "weight", "bytes", "items", "expected", "delay_us", "bound_us"),
@@ -42,7 +43,7 @@ _USED: Final = [
 """The columns of counts that the summary needs."""
 
 
-def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WINDOWS) -> dict[str, Any]:
+def summary(counts: pa.Table, names: pa.Table, window_us: int, windows: int = WINDOWS) -> Json:
     """Return the summary of the last windows of counts of one width."""
     known = sorted(set(counts["window_us"].to_pylist()))[-windows:]
     if not known:

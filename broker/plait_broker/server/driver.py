@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from plait_core.sealed_opening import Fit
+from plait_core.values import Json
 from plait_core.wire.frame_types.session_frames import Code
 
 from ..broker import Broker
@@ -98,13 +99,11 @@ class BrokerDriver:
         """Recompute the deadline after a change of settings."""
         self._schedule_flush()
 
-    async def query_brokers(
-        self, brokers: Iterable[int], topic: str, query: dict[str, Any]
-    ) -> dict[int, dict[str, Any]]:
+    async def query_brokers(self, brokers: Iterable[int], topic: str, query: Json) -> dict[int, Json]:
         """Query brokers, which may include this one; return the results of those that answered in time."""
-        answered: asyncio.Future[dict[int, dict[str, Any]]] = self._loop.create_future()
+        answered: asyncio.Future[dict[int, Json]] = self._loop.create_future()
 
-        def done(answers: dict[int, dict[str, Any]]) -> None:
+        def done(answers: dict[int, Json]) -> None:
             if not answered.done():  # the request may have been cancelled
                 answered.set_result(answers)
 

@@ -7,7 +7,9 @@ import os
 import resource
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, Final
+from typing import Final
+
+from plait_core.values import Json
 
 READ_EVERY_S: Final = 0.4
 _PAGE_BYTES: Final = resource.getpagesize()
@@ -20,9 +22,9 @@ class ProcessStats:
         """`lag_s` returns the last lag of the loop."""
         self._lag_s = lag_s
         self._read_at = -READ_EVERY_S
-        self._facts: dict[str, Any] = {}
+        self._facts: Json = {}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return processor time in seconds, memory in bytes, open files, and runs of the garbage collector's oldest
         generation."""
         now = monotonic()

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from plait_core.limits import CLOSE_TEXT_MAX
+from plait_core.values import Json
 from plait_core.wire import HANDSHAKE_VERSION, Close, encode_frame
 from plait_core.wire.frame_types.session_frames import Code
 from plait_net.multicast_socket import MulticastSocket
@@ -384,7 +385,7 @@ class BrokerServer:
             return "another broker has started with this one's log"
         return "ready" if stats is None or stats.failing is None else f"the log fails: {stats.failing}"
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Json:
         """Return the status of the server."""
         stats = self._log_stats()
         return {
@@ -406,9 +407,7 @@ class BrokerServer:
             },
         }
 
-    async def query_brokers(
-        self, brokers: Iterable[int], topic: str, query: dict[str, Any]
-    ) -> dict[int, dict[str, Any]]:
+    async def query_brokers(self, brokers: Iterable[int], topic: str, query: Json) -> dict[int, Json]:
         """Query brokers, which may include this one; return the results of those that answered in time."""
         assert self._driver is not None, "the driver was started"
         return await self._driver.query_brokers(brokers, topic, query)
@@ -472,7 +471,7 @@ def _tls_place(configuration: Configuration) -> tuple[Endpoint | None, bool] | N
     return (tls.listen, tls.plain_http) if tls is not None else None
 
 
-def _without_times(link: dict[str, Any]) -> dict[str, Any]:
+def _without_times(link: Json) -> Json:
     """Return the facts of a connection that do not change with each sample."""
     return {key: value for key, value in link.items() if key not in ("open_s", "silent_s")}
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 from ..histograms import DelayHistogram
 from ..status import neighbour_facts, queue_facts
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ..broker_view import BrokerView
     from ..clients.sessions import Subscription
 
-Json: TypeAlias = dict[str, Any]
 ResourceFacts: TypeAlias = Callable[[], Json]
 
 SUBSCRIPTIONS_SHOWN: Final = 24

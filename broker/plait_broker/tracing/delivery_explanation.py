@@ -6,9 +6,9 @@ Reports of other brokers are untrusted input: they are checked, shown, and used 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-Json: TypeAlias = Mapping[str, Any]
+from plait_core.values import Json
 
 REASONS: Final = {
     "late": "it arrived after the subscription's delay bound",
@@ -32,7 +32,7 @@ WAITS: Final = {
 }
 
 
-def explain_delivery(home: Json | None, others: Mapping[str, Json], names: tuple[str, str]) -> dict[str, Any]:
+def explain_delivery(home: Json | None, others: Mapping[str, Json], names: tuple[str, str]) -> Json:
     """Return the explanation. `home`: the report of the subscription's broker, None if it did not answer. `others`: the
     reports of other brokers by name. `names`: those of the event and of the subscription's broker."""
     event, broker = names
@@ -52,7 +52,7 @@ def explain_delivery(home: Json | None, others: Mapping[str, Json], names: tuple
     return _in_transit(*published, home, broker)
 
 
-def _received(home: Json, broker: str) -> dict[str, Any]:
+def _received(home: Json, broker: str) -> Json:
     """Explain an event that the subscription's broker has received."""
     matches, outcome = _part(home, "matches"), _part(home, "fate")
     if matches.get("result") is not True:
@@ -80,7 +80,7 @@ def _received(home: Json, broker: str) -> dict[str, Any]:
     return _explanation("unknown", f"{broker} reports no outcome", matches, outcome)
 
 
-def _in_transit(name: str, report: Json, home: Json, broker: str) -> dict[str, Any]:
+def _in_transit(name: str, report: Json, home: Json, broker: str) -> Json:
     """Explain an event that its publisher's broker has sent but the subscription's broker has not received."""
     matches, sent = _part(report, "matches"), _part(report, "sent")
     if matches.get("result") is not True:
@@ -94,7 +94,7 @@ def _in_transit(name: str, report: Json, home: Json, broker: str) -> dict[str, A
     return _explanation("too_long_ago", f"{broker} acknowledged it; {_window(home, broker)}", matches, sent)
 
 
-def _unanswered(others: Mapping[str, Json], broker: str) -> dict[str, Any]:
+def _unanswered(others: Mapping[str, Json], broker: str) -> Json:
     """Explain what other brokers report while the subscription's broker does not answer."""
     silent = f"{broker}, where the subscription lives, does not answer"
     published = next(((name, report) for name, report in others.items() if _saw(report) == "published"), None)
@@ -124,7 +124,7 @@ def _stream(sent: Json, name: str, broker: str) -> str:
     return f"in {name}'s stream to {broker}, at position {sent.get('position')}, since {since}{state}"
 
 
-def _not_remembered(home: Json, others: Mapping[str, Json], event: str, broker: str) -> dict[str, Any]:
+def _not_remembered(home: Json, others: Mapping[str, Json], event: str, broker: str) -> Json:
     """Explain an event that no broker remembers."""
     known = {broker: home, **others}
     if not any(_part(report, "memory").get("full") for report in known.values()):
@@ -133,29 +133,27 @@ def _not_remembered(home: Json, others: Mapping[str, Json], event: str, broker: 
     return _explanation("too_long_ago", f"no broker remembers {event}: {windows}")
 
 
-def _dropped(drop: Json, where: str, matches: Json | None = None) -> dict[str, Any]:
+def _dropped(drop: Json, where: str, matches: Json | None = None) -> Json:
     reason = str(drop.get("reason", ""))
     why = REASONS.get(reason, reason)
     return _explanation("dropped", f"dropped at {where} ({reason}): {why}", matches or {}, {"at": where, **drop})
 
 
-def _not_yet(by_s: object, where: str, matches: Json) -> dict[str, Any]:
+def _not_yet(by_s: object, where: str, matches: Json) -> Json:
     by = f", by {_seconds(by_s)}" if isinstance(by_s, float) else ""
     return _explanation(
         "not_subscribed_yet", f"it was matched at {where} before the subscription was known there{by}", matches
     )
 
 
-def _other_tags(matches: Json) -> dict[str, Any]:
+def _other_tags(matches: Json) -> Json:
     return _explanation(
         "not_for_its_keys", "it is sealed, and its tags do not fit the keys of the subscription", matches
     )
 
 
-def _explanation(
-    state: str, text: str, matches: Json | None = None, facts: Json | None = None, hint: str = ""
-) -> dict[str, Any]:
-    found: dict[str, Any] = {"verdict": state, "text": text, "why": _list(matches or {}, "why")}
+def _explanation(state: str, text: str, matches: Json | None = None, facts: Json | None = None, hint: str = "") -> Json:
+    found: Json = {"verdict": state, "text": text, "why": _list(matches or {}, "why")}
     if facts:
         found["facts"] = dict(facts)
     if hint:
@@ -182,7 +180,7 @@ def _saw(report: Json) -> object:
 
 def _part(report: Json, name: str) -> Json:
     part = report.get(name)
-    return part if isinstance(part, Mapping) else {}
+    return part if isinstance(part, dict) else {}
 
 
 def _list(report: Json, name: str) -> list[Any]:

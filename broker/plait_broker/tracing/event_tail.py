@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core.errors import FrameError
 from plait_core.events import EventId
 from plait_core.filters import Filter, parse
 from plait_core.ids import id_text
-from plait_core.values import Attributes
+from plait_core.values import Attributes, Json
 from plait_core.wire import EventFrame
 
 from .event_history import Remembered
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..broker_view import BrokerView
     from ..clients.sessions import DurableSubscription, Subscription
 
-Json: TypeAlias = dict[str, Any]
 
 LISTED_MAX: Final = 50
 """Events of one answer."""

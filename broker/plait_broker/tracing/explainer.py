@@ -7,9 +7,10 @@ The pipeline records what happens through its observer (`pipeline/observer.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core import PlaitError
+from plait_core.values import Json
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
 from ..pipeline.observer import EventObserver
@@ -23,7 +24,6 @@ from .tracing import Stopwatch
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
 
-Json: TypeAlias = dict[str, Any]
 
 ANSWERS: Final[dict[str, Callable[[BrokerView, Json, float], Json]]] = {
     "broker": lambda broker, query, now: broker.describe(),

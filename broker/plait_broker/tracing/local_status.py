@@ -6,12 +6,13 @@ of this broker) or `filter` and `home` (a subscription of another broker; no `fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core.errors import FrameError
 from plait_core.events import EventId
 from plait_core.filters import Filter, parse
 from plait_core.ids import id_text
+from plait_core.values import Json
 from plait_core.wire import EventFrame
 
 from ..clients.sessions import DurableSubscription, Subscription
@@ -20,7 +21,6 @@ from .event_history import Remembered
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
 
-Json: TypeAlias = dict[str, Any]
 
 REASONS_SHOWN: Final = 16
 """Atoms of a filter that are explained."""

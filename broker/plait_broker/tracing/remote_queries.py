@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from plait_core.rate_limit import TokenBucket
+from plait_core.values import Json
 from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX, Query, QueryResult
-
-Json: TypeAlias = dict[str, Any]
 
 TIMEOUT_S: Final = 2.0
 """Timeout of a query: longer than any path that people would call working."""

@@ -6,10 +6,11 @@ link-state database.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core.filters import parse
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 from ..overlay.topology.link_state import LinkStateDatabase
 from ..overlay.topology.neighbours import Neighbour
@@ -17,7 +18,6 @@ from ..overlay.topology.neighbours import Neighbour
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
 
-Json: TypeAlias = dict[str, Any]
 
 DESTINATIONS_SHOWN: Final = 64
 """Destinations shown of one filter; more are counted."""

@@ -5,17 +5,17 @@ Advertisements and link state are known to every broker, so each can compute thi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plait_core.filters import Filter
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 from ..overlay.topology.link_state import LinkStateDatabase
 
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
 
-Json: TypeAlias = dict[str, Any]
 
 ROOTS_SHOWN: Final = 64
 ADVERTISEMENTS_SHOWN: Final = 4

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-Json: TypeAlias = dict[str, Any]
+from plait_core.values import Json
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"

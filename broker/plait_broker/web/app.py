@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from plait_core.errors import PlaitError
 from plait_core.rate_limit import TokenBuckets
+from plait_core.values import Json
 from plait_telemetry.recording import Recording
 
 from ..broker_view import BrokerView
@@ -58,7 +59,6 @@ ADDRESSES_MAX: Final = 1_000
 ITEMS_DEFAULT, ITEMS_MAX = 1_000, 10_000
 """Items of a list in one answer: about ten milliseconds to describe."""
 
-Json: TypeAlias = dict[str, Any]
 MayRead: TypeAlias = Callable[[str, str], bool]
 """Returns whether a client with this token, at this address, may read."""
 

@@ -7,7 +7,7 @@ seconds with the results that it has received. Any broker may be requested.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,12 +18,12 @@ from plait_core import PlaitError
 from plait_core.events import EventId
 from plait_core.filters import parse
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 from ..broker_view import BrokerView
 from ..status import describe_topology
 from ..tracing.delivery_explanation import explain_delivery
 
-Json: TypeAlias = dict[str, Any]
 QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
 """Queries brokers on a topic; returns the results of those that answered."""
 

@@ -5,9 +5,9 @@ They are brokers and links that come or go, paths that change, bursts of drops, 
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-Json: TypeAlias = dict[str, Any]
+from plait_core.values import Json
 
 KEPT_MAX: Final = 100
 

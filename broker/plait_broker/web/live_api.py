@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +17,7 @@ from plait_core.events import EventId
 from plait_core.filters import Filter, parse
 from plait_core.ids import id_text
 from plait_core.rate_limit import TokenBucket
+from plait_core.values import Json
 
 from ..broker_view import BrokerView
 from ..tracing.event_tail import LISTED_MAX
@@ -24,7 +25,6 @@ from ..tracing.subscription_trees import describe_trees
 from .explain_api import broker_name, find_broker, reachable_brokers, required_param
 from .sse import Feed, streamed
 
-Json: TypeAlias = dict[str, Any]
 QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
 
 TAIL_S: Final = 1.0

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from plait_core.ids import id_text
+from plait_core.values import Json
 
 from ..broker_view import BrokerView
 from ..tracing.broker_summary import describe_summary
@@ -22,7 +23,6 @@ from .recent_history import RecentHistory
 from .sse import INTERVAL_S, Sample
 from .summary_reader import CounterDelta, SummaryReading, number, number_or_none, numbers, percentile_ms, short, text
 
-Json: TypeAlias = dict[str, Any]
 QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
 
 ROUND_S_MIN, ROUND_S_MAX = 1.0, 4.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final
+
+from plait_core.values import Json
 
 from .summary_reader import STAGES, CounterDelta, SummaryReading, number, percentile_ms
-
-Json: TypeAlias = dict[str, Any]
 
 STEP_S: Final = 2.0
 STEPS_MAX: Final = 300

@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ..histograms import DelayHistogram
-
-Json: TypeAlias = dict[str, Any]
 
 STAGES: Final = ("delivery", "matching", "waiting")
 """Stages whose delays every broker keeps in a histogram."""

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from plait_core.ids import id_text
+from plait_core.values import Json
 from plait_telemetry.readers import ReaderError
 
 from .query_params import number_param
@@ -28,7 +29,6 @@ from .query_params import number_param
 if TYPE_CHECKING:
     from plait_telemetry.recording import Recording
 
-Json: TypeAlias = dict[str, Any]
 
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes of one answer: 65,000 records, some milliseconds of a thread, held in the broker's memory."""

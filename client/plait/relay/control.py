@@ -9,7 +9,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final, get_args
+from typing import Final, get_args
+
+from plait_core.values import Json
 
 from ..errors import ConnectionLost, Refused
 from ..options.addresses import parse_place
@@ -46,7 +48,7 @@ async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
         yield f"{host}:{server.sockets[0].getsockname()[1]}"
 
 
-async def ask_control(place: str, request: dict[str, Any]) -> dict[str, Any]:
+async def ask_control(place: str, request: Json) -> Json:
     """Send a request to a relay's control port and return the relay's state.
 
     Raise AddressInvalid for an invalid place, ConnectionLost when no relay answers there, Refused when the relay
@@ -83,7 +85,7 @@ def _silent(place: str, why: str) -> ConnectionLost:
     return ConnectionLost(f"no relay answers at {place}: {why}", hint=hint)
 
 
-def _answer(relay: Relay, line: bytes) -> dict[str, Any]:
+def _answer(relay: Relay, line: bytes) -> Json:
     try:
         request = json.loads(line)
         _apply(relay, request)
@@ -92,7 +94,7 @@ def _answer(relay: Relay, line: bytes) -> dict[str, Any]:
     return relay.state()
 
 
-def _apply(relay: Relay, request: dict[str, Any]) -> None:
+def _apply(relay: Relay, request: Json) -> None:
     for direction in get_args(Direction):
         if changes := request.pop(direction, None):
             relay.shape(direction, **changes)

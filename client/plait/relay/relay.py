@@ -20,6 +20,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from plait_core.values import Json
+
 from ..options.addresses import parse_place
 from .connection import RelayedConnection, reset
 from .shaping import FlowShape, Shape, ShapedLane
@@ -106,7 +108,7 @@ class Relay:
         """Accept connections again."""
         self.is_cut = False
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Return the settings and counters, as `plait chaos show --json` prints them."""
         return {
             "listen": self.listen,
@@ -118,7 +120,7 @@ class Relay:
             "back": self._direction("back"),
         }
 
-    def _direction(self, name: str) -> dict[str, Any]:
+    def _direction(self, name: str) -> Json:
         shape, counts = self._shapes[name], self._closed_counts[name].copy()
         lanes = [_lane(connection, name) for connection in self._connections]
         for lane in lanes:
@@ -176,7 +178,7 @@ def _counted(lane: ShapedLane) -> dict[str, int]:
     }
 
 
-def _replaced(shape: Shape, changes: dict[str, Any]) -> Shape:
+def _replaced(shape: Shape, changes: Json) -> Shape:
     try:
         return replace(shape, **changes)
     except TypeError as error:

@@ -10,6 +10,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..values import Json
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -115,7 +117,7 @@ def record_dtype(version: int = SCHEMA_VERSION) -> np.dtype[Any]:
     return dtype
 
 
-def schema_document(version: int = SCHEMA_VERSION) -> dict[str, Any]:
+def schema_document(version: int = SCHEMA_VERSION) -> Json:
     """Return the version as JSON. It is stored beside the segments, for readers other than Plait's."""
     return {
         "version": version,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from plait_core import Filter, FilterError, parse
+from plait_core.values import Json
 
 from ..errors import SealError
 from .limits import REQUEST_BYTES_MAX
@@ -90,7 +91,7 @@ def read_request(line: bytes) -> KeyRequest:
 
 def request_line(request: KeyRequest) -> bytes:
     """Encode a request."""
-    fields: dict[str, Any] = {"v": VERSION}
+    fields: Json = {"v": VERSION}
     match request:
         case ShowRealm():
             fields["ask"] = "realm"
@@ -111,7 +112,7 @@ def reply_line(reply: Mapping[str, Any] | Refusal | RequestInvalid) -> bytes:
     return _line({"ok": True, **reply})
 
 
-def read_reply(line: bytes) -> dict[str, Any]:
+def read_reply(line: bytes) -> Json:
     """Parse a reply. Raise Refusal if the request was refused, RequestInvalid if the reply is invalid."""
     try:
         given = json.loads(line)

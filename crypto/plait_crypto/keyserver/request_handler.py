@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from plait_core import Randomness
 from plait_core.rate_limit import TokenBuckets
+from plait_core.values import Json
 
 from ..authority import Authority
 from ..errors import KeyRefused, SealError, SealInvalid
@@ -43,7 +44,7 @@ class Record:
     outcome: str
     details: Mapping[str, Any]
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> Json:
         """Return the JSON fields of the line."""
         return {
             "at_us": self.at_us,
@@ -89,7 +90,8 @@ class RequestHandler:
 
     def answer(self, caller: Caller, line: bytes, now_us: int, randomness: Randomness) -> tuple[bytes, Record]:
         """Return the reply, and the record to be written before the reply is sent."""
-        requested, holder, details = "nothing", caller.holder, dict[str, Any]()
+        requested, holder = "nothing", caller.holder
+        details: Json = {}
         try:
             request = read_request(line)
             requested = type(request).__name__
@@ -117,16 +119,16 @@ class RequestHandler:
             raise Refusal("too_often", "too many requests", hint="try again in some seconds")
 
     @cached_property
-    def _public(self) -> dict[str, Any]:
+    def _public(self) -> Json:
         """The encoded realm, computed once, because encoding points is expensive."""
         realm = self._authority.realm
         return {"parameters": b64encode(realm.parameters.encode()).decode(), "schema": realm.schema.to_json()}
 
-    def _realm(self, now_us: int) -> dict[str, Any]:
+    def _realm(self, now_us: int) -> Json:
         epochs = self._authority.realm.schema.epochs.issued_at(now_us)
         return {**self._public, "now_us": now_us, "epochs": list(epochs)}
 
-    def _enrol(self, request: Enrol, now_us: int) -> tuple[str, dict[str, Any]]:
+    def _enrol(self, request: Enrol, now_us: int) -> tuple[str, Json]:
         holder = self._registry.redeem(request.token, now_us)
         if holder is None:
             raise Refusal("denied", "the token is unknown, used or too old")
@@ -149,7 +151,7 @@ class RequestHandler:
             raise Refusal("denied", "revoked")
         return holder
 
-    def _issue(self, request: IssueKeys, holder: Holder, now_us: int, randomness: Randomness) -> dict[str, Any]:
+    def _issue(self, request: IssueKeys, holder: Holder, now_us: int, randomness: Randomness) -> Json:
         if not holder.may(request.role, request.filter):
             raise Refusal("denied", "no filter of the policy covers the requested one")
         epochs = self._authority.realm.schema.epochs.issued_at(now_us)
@@ -186,7 +188,7 @@ class RequestHandler:
         return keys.encode(self._authority.realm.parameters.groups)
 
 
-def _described(request: IssueKeys) -> dict[str, Any]:
+def _described(request: IssueKeys) -> Json:
     return {
         "role": request.role,
         "filter": request.filter.text,

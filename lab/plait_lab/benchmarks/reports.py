@@ -13,9 +13,11 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
+
+from plait_core.values import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"| {padded[0]} |", f"|-{rule}-|", *[f"| {line} |" for line in padded[1:]]])
 
 
-def figure_record(figure: Figure) -> dict[str, Any]:
+def figure_record(figure: Figure) -> Json:
     """Return a figure as a JSON object."""
     return {**asdict(figure), "met": figure.met}
 

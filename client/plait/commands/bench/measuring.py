@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from plait_core.values import Json
 
 from ..brokers.local_broker import LocalBroker
 from ..connection.addressing import Target
@@ -39,7 +41,7 @@ async def measure(plan: Plan, target: Target | None, as_json: bool) -> bool:
         return _print(plan, load, list(await asyncio.gather(*(worker.result() for worker in workers))), as_json)
 
 
-def _print(plan: Plan, load: Load | None, results: list[dict[str, Any]], as_json: bool) -> bool:
+def _print(plan: Plan, load: Load | None, results: list[Json], as_json: bool) -> bool:
     lost = sum(each["lost"] for each in results)
     if as_json:
         if load is None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
+
+from plait_core.values import Json
 
 from ..terminal.percentiles import percentile
 from .load import STAMP
@@ -30,7 +32,7 @@ class Received:
     seconds: float
     latency_us: dict[str, float | None]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         rate = round((self.received - 1) / self.seconds) if self.seconds else None
         return {"received": self.received, "lost": self.lost, "seconds": round(self.seconds, 6), "events_per_s": rate,
                 "latency_us": self.latency_us}  # fmt: skip

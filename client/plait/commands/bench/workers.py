@@ -9,7 +9,9 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from plait_core.values import Json
 
 from ..terminal.failures import Failure
 
@@ -31,11 +33,11 @@ class Worker:
         if line != "subscribed":
             raise Failure(f"a subscriber did not start: {line[:500]}")
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> Json:
         """Wait until it ends. Return its result."""
         out, err = await self._process.communicate()
         try:
-            answer: dict[str, Any] = json.loads(out)
+            answer: Json = json.loads(out)
         except ValueError:
             last = err.decode(errors="replace").strip()[-500:]
             raise Failure(f"a subscriber ended with exit code {self._process.returncode}: {last}") from None

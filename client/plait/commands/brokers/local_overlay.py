@@ -16,6 +16,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
+from plait_core.values import Json
+
 from ..connection.http_api import get_json
 from ..terminal.failures import Failure
 from .local_broker import LocalBroker
@@ -154,7 +156,7 @@ class LocalOverlay:
             return False
         return all(self._is_complete(topology) for topology in topologies)
 
-    def _is_complete(self, topology: dict[str, Any]) -> bool:
+    def _is_complete(self, topology: Json) -> bool:
         reachable = {broker["id"]: broker["name"] for broker in topology["brokers"] if broker["reachable"]}
         links = {(link["from"], link["to"]) for link in topology["links"]}
         known = {(reachable[near], reachable[far]) for near, far in links if near in reachable and far in reachable}

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from plait_core.values import Json
+
 from ..terminal.durations import shown
 from ..terminal.failures import WrongUse
 from ..terminal.output import json_option, print_json, printable
@@ -53,7 +55,7 @@ def set(control: str, cut: bool | None, as_json: bool, **shape: Any) -> None:
 
     CONTROL is the address that `plait chaos relay` printed.
     """
-    request: dict[str, Any] = requested_changes(shape)
+    request: Json = requested_changes(shape)
     if cut is not None:
         request["cut"] = cut
     if not request:
@@ -97,7 +99,7 @@ def start(process: str) -> None:
     _signal(process, "SIGCONT", "started", asleep=True)
 
 
-async def _relay(listen: str, to: str, control: str, seed: int, changes: Mapping[str, dict[str, Any]]) -> None:
+async def _relay(listen: str, to: str, control: str, seed: int, changes: Mapping[str, Json]) -> None:
     from ...relay.control import serve_control
     from ...relay.relay import Relay
     from ..terminal.failures import Failure
@@ -115,7 +117,7 @@ async def _relay(listen: str, to: str, control: str, seed: int, changes: Mapping
         raise Failure(f"cannot listen: {error.strerror or error}", hint=hint) from None
 
 
-def _request(control: str, request: dict[str, Any], as_json: bool) -> None:
+def _request(control: str, request: Json, as_json: bool) -> None:
     from ...relay.control import ask_control
     from ..terminal.running import run_async
 

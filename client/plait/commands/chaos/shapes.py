@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from plait_core.values import Json
+
 from ..terminal.durations import Duration
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -69,15 +71,15 @@ _PARTS: Final[dict[str, tuple[str, click.ParamType[Any]]]] = {
 }
 
 
-class ShapeText(click.ParamType[dict[str, Any]]):
+class ShapeText(click.ParamType[Json]):
     """Shape of one direction as one word: `delay=200ms,loss=1%`."""
 
     name = "shape"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Json:
         if isinstance(value, dict):
             return value
-        changes: dict[str, Any] = {}
+        changes: Json = {}
         for part in str(value).split(","):
             name, sign, written = (side.strip() for side in part.partition("="))
             if not sign or name not in _PARTS:
@@ -104,14 +106,14 @@ def shape_options(command: C) -> C:
     return click.option("--delay", metavar="TIME", type=Span(), help="For each direction: 20ms.")(command)
 
 
-def requested_changes(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def requested_changes(options: Json) -> dict[str, Json]:
     """Return the request to a relay's control for the given options."""
     both = {name: options[name] for name in _PARTS if options.get(name) is not None}
     requested = {"both": both, "forth": options.get("forth") or {}, "back": options.get("back") or {}}
     return {direction: _for_relay(changes) for direction, changes in requested.items() if changes}
 
 
-def _for_relay(changes: dict[str, Any]) -> dict[str, Any]:
+def _for_relay(changes: Json) -> Json:
     return {
         _PARTS[name][0]: None if name == "bandwidth" and value == UNBOUNDED else value
         for name, value in changes.items()

@@ -8,6 +8,8 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any, Final
 
+from plait_core.values import Json
+
 from ..terminal.failures import Failure, WrongUse
 from ..terminal.output import printable
 from .trust import SYSTEM, Trust
@@ -71,7 +73,7 @@ def fetch(address: str, path: str, token: str | None = None, trust: Trust = SYST
     return body
 
 
-def get_object(address: str, path: str, target: Target, key: str) -> dict[str, Any]:
+def get_object(address: str, path: str, target: Target, key: str) -> Json:
     """Return the JSON object at a path, which must have this key; Failure if it is no broker's answer."""
     answer = get_json(address, path, target.token, target.trust)
     if not isinstance(answer, dict) or key not in answer:

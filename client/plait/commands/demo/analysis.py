@@ -10,7 +10,9 @@ import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from plait_core.values import Json
 
 TIMEOUT_S: Final = {"spark": 45.0, "duckdb": 60.0}
 """Timeout of each engine. Spark starts a JVM, which is slow on a busy machine; DuckDB follows if Spark times out."""
@@ -26,7 +28,7 @@ def engines() -> list[str]:
     return ["spark", "duckdb"] if spark else ["duckdb"]
 
 
-async def analyse(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
+async def analyse(telemetry: Path) -> tuple[str, Json] | None:
     """Return the engine that worked and its report, or None if none did."""
     for engine in engines():
         command = [sys.executable, "-m", "plait", "analyze", "batch", str(telemetry), "--engine", engine, "--json"]
@@ -44,6 +46,6 @@ async def analyse(telemetry: Path) -> tuple[str, dict[str, Any]] | None:
                 os.killpg(process.pid, signal.SIGKILL)  # with its JVM, if it has one
                 await process.wait()
         if process.returncode == 0:
-            found: dict[str, Any] = json.loads(output)
+            found: Json = json.loads(output)
             return engine, found
     return None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from plait_core.values import Json
+
 from ..terminal.durations import shown
 from ..terminal.output import attributes_text, print_json
 from ..terminal.percentiles import percentile
@@ -136,7 +138,7 @@ class DemoPrinter:
             click.echo(f"{ok}: no confirmed event was lost, though {KILLED} was killed: "
                        "neither those that passed through it nor those of its durable listener.")  # fmt: skip
 
-    def analysis(self, found: tuple[str, dict[str, Any]] | None) -> None:
+    def analysis(self, found: tuple[str, Json] | None) -> None:
         """Print the report on the brokers' telemetry."""
         if self._as_json:
             engine, facts = found or (None, {})
@@ -156,7 +158,7 @@ class DemoPrinter:
         return round(monotonic() - self._began, 2)
 
 
-def _facts(record: Record, subscriber: Subscriber) -> dict[str, Any]:
+def _facts(record: Record, subscriber: Subscriber) -> Json:
     matched = record.matched(subscriber.listener)
     calm = record.matched(subscriber.listener, "calm", "slow", "after")
     delays_s = sorted(delay_s for key in calm if (delay_s := record.delay_s(subscriber, key)) is not None)
@@ -176,7 +178,7 @@ def _facts(record: Record, subscriber: Subscriber) -> dict[str, Any]:
     }
 
 
-def _row(facts: dict[str, Any]) -> list[str]:
+def _row(facts: Json) -> list[str]:
     dropped = ", ".join(f"{count} {reason}" for reason, count in facts["not_delivered"].items())
     delays = [shown(ms / 1000) if ms is not None else "" for ms in facts["delay_ms"].values()]
     return [facts["listener"], str(facts["matched"]), str(facts["delivered"]), dropped, *delays]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-Json: TypeAlias = dict[str, Any]
+from plait_core.values import Json
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from plait_core.values import Json
+
 from ..connection.addressing import Target, find_target, url_option
 from ..connection.http_side import http_option, http_side
 from ..terminal.failures import Failure
@@ -69,7 +71,7 @@ def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any
             return
 
 
-def _get(target: Target, address: str, path: str) -> dict[str, Any]:
+def _get(target: Target, address: str, path: str) -> Json:
     from ..connection.http_api import get_json
 
     answer = get_json(address, f"/api/v1/{path}", target.token, target.trust)
@@ -78,7 +80,7 @@ def _get(target: Target, address: str, path: str) -> dict[str, Any]:
     return answer
 
 
-def _objects(answer: dict[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+def _objects(answer: Json, key: str) -> Iterator[Mapping[str, Any]]:
     items = answer.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise Failure("the broker did not answer with a list", hint="is that a Plait broker?")

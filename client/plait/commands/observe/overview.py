@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from plait_core.values import Json
+
 from ..connection.http_api import get_object
 from ..terminal.output import printable
 
 if TYPE_CHECKING:
     from ..connection.addressing import Target
 
-Json: TypeAlias = dict[str, Any]
 Row: TypeAlias = tuple[str, ...]
 
 ROWS_MAX: Final = 200

@@ -11,6 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static, TabbedContent, TabPane
 from textual.worker import get_current_worker
 
+from plait_core.values import Json
+
 from ..terminal.failures import Failure
 from .overview import TABLES, headline
 
@@ -46,7 +48,7 @@ class TopScreen(App[None]):
         Binding("p", "pause", "Pause"),
     ]
 
-    def __init__(self, read: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, read: Callable[[], Json]) -> None:
         """`read` returns the current state, or raises Failure."""
         super().__init__()
         self._read = read
@@ -91,7 +93,7 @@ class TopScreen(App[None]):
         if not worker.is_cancelled:
             self.call_from_thread(self._show, overview, problem)
 
-    def _show(self, overview: dict[str, Any], problem: str) -> None:
+    def _show(self, overview: Json, problem: str) -> None:
         now = self.query_one("#now", Static)
         now.set_class(bool(problem), "lost")
         now.update(f"{problem}\ntrying again" if problem else headline(overview))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import click
+
+from plait_core.values import Json
 
 from ..connection.addressing import find_target, url_option
 from ..events.attributes import parse_pairs
@@ -52,7 +53,7 @@ def trace(
     event = Event.checked(attributes, os.fsencode(payload), lifetime_us=lifetime_us, priority=priority)
     steps = Steps()
 
-    def show(facts: dict[str, Any], line: str) -> None:
+    def show(facts: Json, line: str) -> None:
         if as_json:
             print_json(facts)
         else:

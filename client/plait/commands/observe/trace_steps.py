@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from plait_core.events import EventId
 from plait_core.ids import id_text
+from plait_core.values import Json
 from plait_core.wire.frame_types.session_frames import Brokers
 from plait_core.wire.frame_types.trace_frames import StepKind, TraceStep
 
 from ..terminal.durations import shown
 
-ShownStep: TypeAlias = tuple[dict[str, Any], str]
+ShownStep: TypeAlias = tuple[Json, str]
 """A step as JSON for programs and as a line for people."""
 
 SETTLED: Final = (StepKind.DELIVERED, StepKind.STORED, StepKind.DROPPED)
@@ -166,7 +167,7 @@ class Steps:
             self._delivered += step.count * (step.kind == StepKind.DELIVERED)
             self._dropped += step.count * (step.kind == StepKind.DROPPED)
 
-    def _facts(self, step: TraceStep, again: bool) -> dict[str, Any]:
+    def _facts(self, step: TraceStep, again: bool) -> Json:
         return {
             "event": str(EventId(step.publisher, step.sequence)),
             "broker": self._name(step.source),
