@@ -27,6 +27,29 @@ _pack: Final = Struct("<qqQQQIIIIHHHBB").pack_into
 """The record with kind and reason as one number: hot records have no reason."""
 
 
+class RecordPublished(Protocol):
+    """`Records.published`, or a method that replaces it."""
+
+    def __call__(
+        self,
+        frame: EventFrame,
+        subscriptions: Sized,
+        durables: Sized,
+        destinations: Sized,
+        delay_us: int,
+        now: float,
+        /,
+    ) -> None: ...
+
+
+class RecordPassed(Protocol):
+    """`Records.passed`, or a method that replaces it."""
+
+    def __call__(
+        self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /
+    ) -> None: ...
+
+
 class Records(Protocol):
     """A ring of records, and the methods that record the steps of an event."""
 

@@ -16,7 +16,7 @@ from plait_core.telemetry import RecordKind, reason_code
 from plait_core.values import Json
 from plait_core.wire import EventFrame, Forward
 
-from .recorder import U16_MAX, U32_MAX, new_recorder, sampled_out
+from .recorder import U16_MAX, U32_MAX, RecordPassed, RecordPublished, new_recorder, sampled_out
 from .ring import RING_RECORDS
 
 if TYPE_CHECKING:
@@ -57,12 +57,13 @@ class Telemetry:
         self.settings = settings
         self.records: Final = records
         ring = self.ring = new_recorder(wall_offset_us, records)
-        self.published = ring.published
+        self.published: RecordPublished = ring.published
+        self.passed: RecordPassed = ring.passed
+        """These two may be bound anew, to methods that also locate the event."""
         self.arrived: Final = ring.arrived
         self.forwarded: Final = ring.forwarded
         self.delivered: Final = ring.delivered
-        self.passed = ring.passed
-        """The steps of every event are bound directly to the ring's methods."""
+        """The steps of every event are bound directly to the ring's methods, which saves a call."""
         self.names: deque[Json] = deque()
         """Names of ids in the records; the writer takes them."""
         self.names_lost = 0
@@ -106,8 +107,7 @@ class Telemetry:
         """Record the matching of one read: its number of events, and the time for all of them."""
         self._put(self.wall_us(now), 0, 0, 0, 0, min(elapsed_us, U32_MAX), 0, 0, events, 0, 1, _MATCH, 0, 0, 0)
 
-    # --- samples
-    # ----------------------------------------------------------------------------------------------------------
+    # --- samples ------------------------------------------------------------------------------------------------------
 
     def state(
         self,

@@ -13,6 +13,8 @@ from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 if TYPE_CHECKING:
+    from plait_core.space import Schema
+
     from ..clients.delivery_queue import Queued
     from ..clients.sessions import DurableSubscription, Subscription
 
@@ -23,8 +25,10 @@ class BrokerTelemetry(Telemetry):
     def __init__(self, settings: TelemetrySettings, wall_offset_us: int, records: int = RING_RECORDS) -> None:
         super().__init__(settings, wall_offset_us, records)
         if settings.space is not None:
-            self._space, self._depth = settings.space, min(settings.space.depth, CELL_BITS)
-            self.published, self.passed = self._published_located, self._passed_located
+            self._space: Schema = settings.space
+            self._depth = min(self._space.depth, CELL_BITS)
+            self.published = self._published_located
+            self.passed = self._passed_located
 
     def _published_located(
         self,
