@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple, PyType};
 
-use crate::plain::{self, Names};
+use crate::plain_attributes::{self, Names};
 use crate::splitter::{limits_of, refusal_pair};
 
 /// An event block, and the reader of its attributes.
@@ -328,7 +328,7 @@ impl AttributeReader {
         // Making objects may collect garbage, whose finalisers may call this again: those calls leave the work to
         // Python.
         let Ok(mut names) = self.names.try_lock() else { return Ok(None) };
-        plain::unpack(packed.py(), packed.as_bytes(), &self.limits, &mut names)
+        plain_attributes::unpack(packed.py(), packed.as_bytes(), &self.limits, &mut names)
     }
 }
 
@@ -482,7 +482,7 @@ pub(crate) fn encode_publish<'py>(
     }
     let mut out = Vec::with_capacity(FIXED + 32 * attributes.len() + payload.len());
     out.resize(FIXED, 0);
-    if !plain::pack(attributes, limits, &mut out) {
+    if !plain_attributes::pack(attributes, limits, &mut out) {
         return None;
     }
     let attributes_bytes = (out.len() - FIXED) as u32;

@@ -19,7 +19,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 
 use crate::event_frames::EventFrame;
-use crate::forms::form_of;
+use crate::normal_form::form_of;
 use crate::splitter::{Split, Splitter, refusal_pair, with_bytes};
 use crate::values::value_of;
 
@@ -178,11 +178,11 @@ impl Index {
     fn ask<'py>(
         &self,
         py: Python<'py>,
-        question: impl FnOnce(&mut Matching, &mut Vec<u64>) + Send,
+        query: impl FnOnce(&mut Matching, &mut Vec<u64>) + Send,
     ) -> PyResult<Bound<'py, PyList>> {
         let found = py.detach(|| {
             let mut found = Vec::new();
-            question(&mut self.lock_detached(), &mut found);
+            query(&mut self.lock_detached(), &mut found);
             found
         });
         PyList::new(py, found)

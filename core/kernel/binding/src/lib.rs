@@ -2,34 +2,34 @@
 
 #![forbid(unsafe_code)]
 
-mod delivering;
+mod delivery_writer;
 mod event_frames;
-mod forms;
+mod event_mac;
 mod index;
-mod measuring;
-mod plain;
-mod proving;
-mod recording;
+mod normal_form;
+mod plain_attributes;
+mod recorder;
 mod splitter;
+mod timing;
 mod values;
 
 /// The native module.
 #[pyo3::pymodule(gil_used = false)]
 mod _kernel {
     #[pymodule_export]
-    use super::delivering::DeliveryWriter;
+    use super::delivery_writer::DeliveryWriter;
     #[pymodule_export]
     use super::event_frames::{
         AttributeReader, Deliver, EventFrame, EventFrameReader, Forward, Publish, encode_publish,
     };
     #[pymodule_export]
+    use super::event_mac::EventProver;
+    #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
-    use super::measuring::{measure_add, measure_covering, measure_match, measure_match_many, measure_remove};
-    #[pymodule_export]
-    use super::proving::EventProver;
-    #[pymodule_export]
-    use super::recording::Recorder;
+    use super::recorder::Recorder;
     #[pymodule_export]
     use super::splitter::Splitter;
+    #[pymodule_export]
+    use super::timing::{measure_add, measure_covering, measure_match, measure_match_many, measure_remove};
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use plait_matching::constraint::{Constraint, Value};
 use plait_matching::number::Number;
-use plait_matching::span::{Bound, Span};
+use plait_matching::value_set::{Bound, ValueSet};
 use plait_matching::{Form, Index};
 
 struct Random(u64);
@@ -44,16 +44,16 @@ fn between(low: Option<u64>, high: Option<u64>) -> Constraint {
     let bound = |at: u64| Bound { at: Number::Int(at as i64), open: false };
     if low == high {
         let point = Number::Int(low.unwrap_or_default() as i64);
-        return Constraint { numbers: Some(Span::of_points(vec![point])), ..Constraint::default() };
+        return Constraint { numbers: Some(ValueSet::of_points(vec![point])), ..Constraint::default() };
     }
     Constraint {
-        numbers: Some(Span { low: low.map(bound), high: high.map(bound), ..Span::default() }),
+        numbers: Some(ValueSet { low: low.map(bound), high: high.map(bound), ..ValueSet::default() }),
         ..Constraint::default()
     }
 }
 
 fn text(text: &str) -> Constraint {
-    Constraint { texts: Some(Span::of_points(vec![text.into()])), ..Constraint::default() }
+    Constraint { texts: Some(ValueSet::of_points(vec![text.into()])), ..Constraint::default() }
 }
 
 type Conjunction = Vec<(Box<str>, Constraint)>;

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashTable};
 
-use crate::changes::Changes;
+use crate::attribute_test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
 use crate::class::{Class, Conjunction};
+use crate::class_changes::Changes;
+use crate::conjunction_order::in_order;
 use crate::hash::hash;
-use crate::inner::{COLUMNS, Inner, Row};
+use crate::inner_hulls::{COLUMNS, Inner, Row};
 use crate::matrix::{BLOCK, Matrix};
-use crate::ordering::in_order;
+use crate::merge_worker::Members;
 use crate::runs::Runs;
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Cluster, Finer, Segment};
 use crate::slots::{CUTS_FINER, CUTS_MAX, Cuts, Hull, Slotter};
-use crate::test::{Kind, NO_HIGH, NO_LOW, Rich, Test};
-use crate::worker::Members;
 
 /// Bounds that are sampled to cut one attribute.
 const SAMPLE: u32 = 4096;
@@ -68,8 +68,8 @@ pub(crate) fn build(members: Members) -> Segment {
     let routes = chosen.routes();
     let (mut matrix, mut clusters, mut runs) = chosen.lay_out(&routes);
     drop((chosen, routes));
-    let new_of = in_order_of_use(classes.len(), &mut matrix, &mut clusters, &mut runs);
-    put_in_order(&mut classes, &mut numbers, new_of);
+    let new_of = renumber_by_use(classes.len(), &mut matrix, &mut clusters, &mut runs);
+    renumber(&mut classes, &mut numbers, new_of);
     let mut accesses = vec![0; slotter.len()];
     for (access, _) in &clusters {
         accesses[usize::from(access.local())] |= match access {
@@ -85,7 +85,7 @@ pub(crate) fn build(members: Members) -> Segment {
 
 /// Renumbers the conjunctions' classes in the order in which a scan reaches them. Returns the new number of each class;
 /// classes that no scan reaches keep `u32::MAX`.
-fn in_order_of_use(
+fn renumber_by_use(
     classes: usize,
     matrix: &mut Matrix,
     clusters: &mut HashTable<(Access, Cluster)>,
@@ -117,7 +117,7 @@ fn in_order_of_use(
     new_of
 }
 
-fn put_in_order(classes: &mut Vec<Arc<Class>>, numbers: &mut Vec<u32>, mut new_of: Vec<u32>) {
+fn renumber(classes: &mut Vec<Arc<Class>>, numbers: &mut Vec<u32>, mut new_of: Vec<u32>) {
     let kept = new_of.iter().filter(|new| **new != u32::MAX).count();
     let mut used = kept as u32;
     for new in new_of.iter_mut().filter(|new| **new == u32::MAX) {
@@ -471,14 +471,14 @@ fn accesses_of(rich: &Rich, local: u16, points: &mut Vec<Access>) {
     if constraint.absent || constraint.others || constraint.bools != [false; 2] {
         return;
     }
-    if let Some(span) = &constraint.texts {
-        if span.points.as_ref().is_none_or(|texts| texts.len() > SET_MAX) {
+    if let Some(set) = &constraint.texts {
+        if set.points.as_ref().is_none_or(|texts| texts.len() > SET_MAX) {
             return;
         }
         points.extend(rich.points.iter().map(|&(_, id)| Access::Text(local, id)));
     }
-    if let Some(span) = &constraint.numbers {
-        let few = span.points.as_ref().filter(|numbers| numbers.len() <= SET_MAX);
+    if let Some(set) = &constraint.numbers {
+        let few = set.points.as_ref().filter(|numbers| numbers.len() <= SET_MAX);
         let keys: Option<Vec<u64>> = few.and_then(|numbers| numbers.iter().map(crate::number::Number::key).collect());
         match keys {
             Some(keys) => points.extend(keys.into_iter().map(|key| Access::Number(local, key))),

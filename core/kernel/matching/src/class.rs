@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::attribute_test::{Event, LAST, Probe, Rich, Test};
 use crate::hash::hash;
-use crate::test::{Event, LAST, Probe, Rich, Test};
 
 /// Several ids hold the class; the low bits are the number of their list.
 const SHARED: u64 = 1 << 63;
@@ -23,17 +23,17 @@ const AHEAD: usize = 32;
 #[inline]
 pub(crate) fn decide_all(classes: &[Arc<Class>], conjunctions: &[Conjunction], mut decide: impl FnMut(&Class, u32)) {
     for some in conjunctions.chunks(AHEAD) {
-        let mut touched = 0;
+        let mut prefetched = 0;
         if some.len() > 2 {
             let mut ahead = [None; AHEAD];
             for (class, at) in ahead.iter_mut().zip(some) {
                 *class = classes.get(at.class as usize);
             }
             for (class, at) in ahead.iter().zip(some) {
-                touched ^= class.map_or(0, |class| class.touch(at.start));
+                prefetched ^= class.map_or(0, |class| class.prefetch(at.start));
             }
         }
-        std::hint::black_box(touched);
+        std::hint::black_box(prefetched);
         for at in some {
             decide(&classes[at.class as usize], at.start);
         }
@@ -157,7 +157,7 @@ impl Class {
 
     /// Touches the data that `decide` needs, so that the cache misses of many classes overlap.
     #[inline]
-    pub(crate) fn touch(&self, start: u32) -> u64 {
+    pub(crate) fn prefetch(&self, start: u32) -> u64 {
         // Every second test, so at least one in each cache line.
         let tests = self.tests.iter().skip(start as usize).step_by(2).take(4);
         tests.fold(self.holders.load(Ordering::Relaxed), |all, test| all ^ test.low)
@@ -186,7 +186,7 @@ pub(crate) fn hash_tests(tests: &[Test]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::Kind;
+    use crate::attribute_test::Kind;
 
     #[test]
     fn conjunctions_of_any_size() {

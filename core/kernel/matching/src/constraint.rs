@@ -1,7 +1,7 @@
-//! The constraint of a conjunction on one attribute: the set of satisfying states, kept as a span per kind of value.
+//! The constraint of a conjunction on one attribute: the set of satisfying states, kept as a set per kind of value.
 
 use crate::number::Number;
-use crate::span::Span;
+use crate::value_set::ValueSet;
 
 /// The value of an attribute, as filters see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,9 +22,9 @@ pub enum Value<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Constraint {
     /// The numbers that satisfy.
-    pub numbers: Option<Span<Number>>,
+    pub numbers: Option<ValueSet<Number>>,
     /// The texts that satisfy.
-    pub texts: Option<Span<Box<str>>>,
+    pub texts: Option<ValueSet<Box<str>>>,
     /// Whether `false` and whether `true` satisfies.
     pub bools: [bool; 2],
     /// Whether values that no filter compares satisfy.
@@ -38,8 +38,8 @@ impl Constraint {
     #[must_use]
     pub fn present() -> Self {
         Self {
-            numbers: Some(Span::default()),
-            texts: Some(Span::default()),
+            numbers: Some(ValueSet::default()),
+            texts: Some(ValueSet::default()),
             bools: [true, true],
             others: true,
             absent: false,
@@ -52,18 +52,18 @@ impl Constraint {
         match value {
             Value::Absent => self.absent,
             Value::Bool(value) => self.bools[usize::from(*value)],
-            Value::Number(number) => self.numbers.as_ref().is_some_and(|span| span.accepts(number)),
-            Value::Text(text) => self.texts.as_ref().is_some_and(|span| span.accepts(text)),
+            Value::Number(number) => self.numbers.as_ref().is_some_and(|set| set.accepts(number)),
+            Value::Text(text) => self.texts.as_ref().is_some_and(|set| set.accepts(text)),
             Value::Other => self.others,
         }
     }
 
     /// Whether some state may satisfy both. True if that cannot be decided cheaply.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         let bools = self.bools.iter().zip(other.bools).any(|(&a, b)| a && b);
-        let numbers = || self.numbers.as_ref().zip(other.numbers.as_ref()).is_some_and(|(a, b)| a.meets(b));
-        let texts = || self.texts.as_ref().zip(other.texts.as_ref()).is_some_and(|(a, b)| a.meets(b));
+        let numbers = || self.numbers.as_ref().zip(other.numbers.as_ref()).is_some_and(|(a, b)| a.intersects(b));
+        let texts = || self.texts.as_ref().zip(other.texts.as_ref()).is_some_and(|(a, b)| a.intersects(b));
         bools || (self.others && other.others) || (self.absent && other.absent) || numbers() || texts()
     }
 
@@ -79,6 +79,6 @@ impl Constraint {
     }
 }
 
-fn within<T: crate::span::Point>(outer: Option<&Span<T>>, inner: Option<&Span<T>>) -> bool {
+fn within<T: crate::value_set::Point>(outer: Option<&ValueSet<T>>, inner: Option<&ValueSet<T>>) -> bool {
     inner.is_none_or(|inner| outer.is_some_and(|outer| outer.includes(inner)))
 }

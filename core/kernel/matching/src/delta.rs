@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::changes::Changes;
 use crate::class::{Class, Conjunction};
+use crate::class_changes::Changes;
 use crate::matrix::{BLOCK, Matrix};
 use crate::segment::{Found, Segment};
 use crate::slots::{Cuts, Hull, Slots, Slotter};

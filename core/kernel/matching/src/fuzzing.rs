@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::constraint::{Constraint, Value};
 use crate::number::Number;
 use crate::shape::{Operator, Shape};
-use crate::span::{Bound, Span};
+use crate::value_set::{Bound, ValueSet};
 use crate::wire::Limits;
 use crate::wire::attributes::{self, Sink};
 use crate::wire::frames::{Number as FrameNumber, Splitter};
@@ -117,8 +117,9 @@ fn covers(wide: &Form, narrow: &Form) -> bool {
 }
 
 fn intersects(one: &Form, other: &Form) -> bool {
-    let meet =
-        |one: &Conjunction, other: &Conjunction| one.iter().all(|(name, a)| of(other, name).is_none_or(|b| a.meets(b)));
+    let meet = |one: &Conjunction, other: &Conjunction| {
+        one.iter().all(|(name, a)| of(other, name).is_none_or(|b| a.intersects(b)))
+    };
     one.0.iter().any(|one| other.0.iter().any(|other| meet(one, other)))
 }
 
@@ -163,23 +164,23 @@ impl Bytes<'_> {
         }
     }
 
-    fn span<T: Ord>(&mut self, mut point: impl FnMut(&mut Self) -> T) -> Span<T> {
-        let mut span = Span::default();
+    fn set<T: Ord>(&mut self, mut point: impl FnMut(&mut Self) -> T) -> ValueSet<T> {
+        let mut set = ValueSet::default();
         match self.below(6) {
-            0 => span.points = Some((0..=self.below(3)).map(|_| point(self)).collect()),
-            1 => span.holes = (0..=self.below(2)).map(|_| point(self)).collect(),
-            2 => span.low = Some(Bound { at: point(self), open: self.below(2) == 1 }),
-            3 => span.high = Some(Bound { at: point(self), open: self.below(2) == 1 }),
+            0 => set.points = Some((0..=self.below(3)).map(|_| point(self)).collect()),
+            1 => set.holes = (0..=self.below(2)).map(|_| point(self)).collect(),
+            2 => set.low = Some(Bound { at: point(self), open: self.below(2) == 1 }),
+            3 => set.high = Some(Bound { at: point(self), open: self.below(2) == 1 }),
             _ => {
                 let (a, b) = (point(self), point(self));
                 if a != b {
                     let (low, high) = if a < b { (a, b) } else { (b, a) };
-                    span.low = Some(Bound { at: low, open: self.below(2) == 1 });
-                    span.high = Some(Bound { at: high, open: self.below(2) == 1 });
+                    set.low = Some(Bound { at: low, open: self.below(2) == 1 });
+                    set.high = Some(Bound { at: high, open: self.below(2) == 1 });
                 }
             }
         }
-        span
+        set
     }
 
     fn shape(&mut self) -> Shape {
@@ -198,19 +199,19 @@ impl Bytes<'_> {
             0 => Constraint::present(),
             1 => Constraint { absent: true, ..none },
             2 => Constraint { bools: [self.below(2) == 1, true], ..none },
-            3 => Constraint { texts: Some(self.span(Self::text).sorted()), ..none },
+            3 => Constraint { texts: Some(self.set(Self::text).sorted()), ..none },
             4 => {
                 let shapes = (0..=self.below(2)).map(|_| self.shape()).collect();
-                Constraint { texts: Some(Span { shapes, ..Span::default() }.sorted()), ..none }
+                Constraint { texts: Some(ValueSet { shapes, ..ValueSet::default() }.sorted()), ..none }
             }
             5 => Constraint {
-                numbers: Some(self.span(Self::number).sorted()),
-                texts: Some(self.span(Self::text).sorted()),
+                numbers: Some(self.set(Self::number).sorted()),
+                texts: Some(self.set(Self::text).sorted()),
                 bools: [self.below(2) == 1, self.below(2) == 1],
                 others: self.below(2) == 1,
                 absent: self.below(2) == 1,
             },
-            _ => Constraint { numbers: Some(self.span(Self::number).sorted()), ..none },
+            _ => Constraint { numbers: Some(self.set(Self::number).sorted()), ..none },
         }
     }
 

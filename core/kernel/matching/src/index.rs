@@ -6,17 +6,17 @@
 
 use std::sync::Arc;
 
-use crate::changes::Changes;
+use crate::attribute_test::{ABSENT, Event, Interning, Kind, LAST, Probe, State, Test, test_of};
 use crate::class::{Class, Holders, hash_tests};
+use crate::class_changes::Changes;
+use crate::covering::Form;
 use crate::delta::Delta;
-use crate::pool::{NONE, Pool};
-use crate::relation::Form;
+use crate::id_sort::sort_ids;
+use crate::merge_worker::{Parts, Worker};
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Found, Segment};
 use crate::slab::{Ids, Place, Sharded, Slab};
 use crate::slots::{Hull, Slots, Slotter};
-use crate::sorting::sort_ids;
-use crate::test::{ABSENT, Event, Holding, Kind, LAST, Probe, State, Test, test_of};
-use crate::worker::{Parts, Worker};
+use crate::text_pool::{NONE, Pool};
 
 /// Ids are below this.
 pub const IDS_MAX: u64 = 1 << 63;
@@ -201,10 +201,10 @@ impl Index {
                 }
                 if ids.is_empty() {
                     self.shared.remove(list);
-                    self.bury(class);
+                    self.drop_class(class);
                 }
             }
-            Holders::One(_) | Holders::Dead => self.bury(class),
+            Holders::One(_) | Holders::Dead => self.drop_class(class),
         }
         self.changed = true;
         self.maintain();
@@ -261,7 +261,7 @@ impl Index {
         for (attr, _) in event {
             probes[*attr as usize] = ABSENT;
         }
-        put_in_order(found, from, several);
+        sort_found(found, from, several);
     }
 
     /// Waits until all conjunctions are merged into one segment, and the merged parts are freed.
@@ -281,14 +281,14 @@ impl Index {
     // --- classes ----------------------------------------------------------------------------------------------------
 
     /// Encodes a filter as tests, and adds references to its names and texts.
-    fn encode(&mut self, form: &Form) -> (Vec<Test>, Vec<crate::test::Rich>) {
+    fn encode(&mut self, form: &Form) -> (Vec<Test>, Vec<crate::attribute_test::Rich>) {
         let mut tests = Vec::with_capacity(form.0.iter().map(|conjunction| conjunction.len().max(1)).sum());
         let mut rich = Vec::new();
         for conjunction in &form.0 {
             let from = tests.len();
             for (name, constraint) in conjunction {
-                let attr = self.names.hold(name);
-                tests.push(test_of(attr, constraint, &mut rich, &mut Holding(&mut self.texts)));
+                let attr = self.names.intern(name);
+                tests.push(test_of(attr, constraint, &mut rich, &mut Interning(&mut self.texts)));
             }
             if conjunction.is_empty() {
                 tests.push(Test { attr: 0, kind: Kind::Always, flags: 0, low: 0, high: 0 });
@@ -300,7 +300,7 @@ impl Index {
     }
 
     /// Drops the references to the names and texts of some tests.
-    fn release<'a>(&mut self, tests: impl IntoIterator<Item = &'a Test>, rich: &[crate::test::Rich]) {
+    fn release<'a>(&mut self, tests: impl IntoIterator<Item = &'a Test>, rich: &[crate::attribute_test::Rich]) {
         for test in tests {
             match test.kind {
                 Kind::Always => continue,
@@ -336,7 +336,7 @@ impl Index {
     }
 
     /// Removes a class without holders from the table. An equal filter added later gets a new class.
-    fn bury(&mut self, at: u32) {
+    fn drop_class(&mut self, at: u32) {
         let class = self.classes.remove(at);
         class.set_holders(Holders::Dead);
         self.note_change(at);
@@ -393,7 +393,7 @@ fn find_accesses(event: &Event<'_>, probes: &[Probe], segment: &Segment, accesse
 
 /// Sorts the ids found from `from` on; `several` if ids may have been found twice.
 #[inline]
-pub(crate) fn put_in_order(found: &mut Vec<u64>, from: usize, several: bool) {
+pub(crate) fn sort_found(found: &mut Vec<u64>, from: usize, several: bool) {
     sort_ids(&mut found[from..]);
     if several {
         let mut kept = from;

@@ -7,10 +7,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::changes::Changes;
+use crate::cache_lines::{Line, Lines, WORDS};
 use crate::class::Conjunction;
-use crate::inner::{Inner, Verdict};
-use crate::lines::{Line, Lines, WORDS};
+use crate::class_changes::Changes;
+use crate::inner_hulls::{Inner, Verdict};
 use crate::segment::Found;
 use crate::slots::{Hull, Slots, Slotter};
 
@@ -259,9 +259,9 @@ impl Matrix {
         Some(failed)
     }
 
-    /// Finds each conjunction that a query's hulls, which are given turned, may intersect. With `within`, only those
+    /// Finds each conjunction that a query's hulls, which are given swapped, may intersect. With `within`, only those
     /// that constrain every attribute of the query.
-    pub(crate) fn meet(&self, slots: &Slots, within: bool, found: &mut Found) {
+    pub(crate) fn scan_intersecting(&self, slots: &Slots, within: bool, found: &mut Found) {
         let queried: Vec<Queried> = self.columns.iter().filter_map(|column| self.queried(column, slots)).collect();
         let lines = self.words.as_ref();
         for block in 0..self.blocks() {

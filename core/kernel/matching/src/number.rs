@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_floats_are_each_others() {
+    fn keys_convert_to_floats_and_back() {
         for value in [f64::NEG_INFINITY, -1.5, -f64::MIN_POSITIVE, 0.0, 0.1, 1e300, f64::INFINITY] {
             assert_eq!(float_of_key(key_of_float(value)), value);
             assert!((KEY_MIN..=KEY_MAX).contains(&key_of_float(value)));

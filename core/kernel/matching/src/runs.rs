@@ -2,9 +2,9 @@
 //! attribute by attribute, a byte for each low end and one for each high end, so that an event is compared with sixteen
 //! members at once. If the members differ, the narrowest hulls of each member are stored together.
 
-use crate::changes::Changes;
 use crate::class::Conjunction;
-use crate::inner::{COLUMNS, Row, Verdict};
+use crate::class_changes::Changes;
+use crate::inner_hulls::{COLUMNS, Row, Verdict};
 use crate::segment::Found;
 use crate::slots::{Hull, Slots};
 
@@ -117,7 +117,7 @@ impl Runs {
         let rows = if run.rows == WITHOUT { &[] } else { &self.rows[run.rows as usize..] };
         let members = &self.members[run.from as usize..run.to as usize];
         let mut points = None;
-        self.judge(run, &slots.hulls, |at| {
+        self.find_members(run, &slots.hulls, |at| {
             let mut points = || *points.get_or_insert_with(|| slots.points(&self.columns(run)));
             let known = rows.get(at).and_then(|row| Some((row, points()?)));
             match known.map_or(Verdict::Open, |(row, points)| row.verdict(&points, changes)) {
@@ -141,12 +141,12 @@ impl Runs {
 
     /// Calls `passed` with the position of each member whose hulls contain these slots.
     #[inline]
-    fn judge(&self, run: Run, slots: &[Hull], mut passed: impl FnMut(usize)) {
+    fn find_members(&self, run: Run, slots: &[Hull], mut passed: impl FnMut(usize)) {
         let members = &self.members[run.from as usize..run.to as usize];
         let hulls = &self.hulls[run.hulls as usize..];
         if hulls[0] == MIXED {
             let own = hulls[1..].chunks_exact(OWN_BYTES).take(members.len()).enumerate();
-            own.filter(|(_, own)| judge_own(own, slots)).for_each(|(at, _)| passed(at));
+            own.filter(|(_, own)| own_hulls_contain(own, slots)).for_each(|(at, _)| passed(at));
             return;
         }
         let (locals, hulls) = hulls[1..].split_at(2 * usize::from(hulls[0]));
@@ -162,7 +162,7 @@ impl Runs {
         for at in (0..members.len()).step_by(LANES) {
             // The last step moves back to have full width, and skips the members that were compared before.
             let start = at.min(members.len() - LANES);
-            let mut fit = judge(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
+            let mut fit = members_containing(start, columns.clone()) >> (8 * (at - start)) << (8 * (at - start));
             while fit != 0 {
                 passed(start + fit.trailing_zeros() as usize / 8);
                 fit &= fit - 1;
@@ -177,14 +177,14 @@ fn fits(slot: Hull, low: u8, high: u8) -> bool {
 }
 
 #[inline]
-fn judge_own(own: &[u8], slots: &[Hull]) -> bool {
+fn own_hulls_contain(own: &[u8], slots: &[Hull]) -> bool {
     let (hulls, _) = own.as_chunks::<4>();
     hulls.iter().all(|&[local, more, low, high]| fits(slots[usize::from(u16::from_le_bytes([local, more]))], low, high))
 }
 
 /// Returns ones in the bytes of the members from `start` on whose hulls contain all slots.
 #[inline]
-fn judge<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
+fn members_containing<'a>(start: usize, columns: impl Iterator<Item = Column<'a>>) -> u128 {
     let mut failed = [0_u8; LANES];
     for (slot, lows, highs) in columns {
         let (lows, highs) = (&lows[start..start + LANES], &highs[start..start + LANES]);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_whose_members_speak_of_different_attributes() {
+    fn runs_whose_members_constrain_different_attributes() {
         runs_over(60);
     }
 

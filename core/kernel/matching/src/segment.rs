@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use crate::changes::Changes;
+use crate::attribute_test::{Kind, Test};
 use crate::class::{Class, Conjunction, decide_all};
+use crate::class_changes::Changes;
 use crate::hash::hash;
 use crate::matrix::Matrix;
 use crate::runs::{Run, Runs};
 use crate::slots::{Slots, Slotter};
-use crate::test::{Kind, Test};
 
 /// The access path to a cluster: a value of an attribute, by local number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -135,9 +135,9 @@ impl Segment {
         }
     }
 
-    /// Finds each conjunction that may intersect a query: its turned hulls in `slots`, and the accesses that may lead
+    /// Finds each conjunction that may intersect a query: its swapped hulls in `slots`, and the accesses that may lead
     /// to results.
-    pub(crate) fn meet(
+    pub(crate) fn scan_intersecting(
         &self,
         slots: &Slots,
         within: bool,
@@ -146,13 +146,13 @@ impl Segment {
         finer: &mut Slots,
         found: &mut Found,
     ) {
-        self.matrix.meet(slots, within, found);
+        self.matrix.scan_intersecting(slots, within, found);
         for (_, cluster) in self.clusters.iter().filter(|(access, _)| leads(*access)) {
             match cluster {
-                Cluster::Matrix(matrix) => matrix.meet(slots, within, found),
+                Cluster::Matrix(matrix) => matrix.scan_intersecting(slots, within, found),
                 Cluster::Finer(own) => {
                     fill(finer, &own.slotter);
-                    own.matrix.meet(finer, within, found);
+                    own.matrix.scan_intersecting(finer, within, found);
                 }
                 Cluster::Run(run) => self.runs.scan(*run, slots, &self.changes, found),
             }

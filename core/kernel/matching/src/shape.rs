@@ -107,7 +107,7 @@ mod tests {
     use super::like;
 
     #[test]
-    fn likeness() {
+    fn like_patterns() {
         for (pattern, text, expected) in [
             ("", "", true),
             ("", "a", false),

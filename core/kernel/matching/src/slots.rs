@@ -4,11 +4,11 @@
 //! quantiles of the filters' bounds, so applications never declare a domain. The values that a test accepts lie within
 //! its *hull*, from the first of their slots to the last: hulls exclude candidates, tests decide.
 
+use crate::attribute_test::{Kind, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Probe, Rich, State, Test};
 use crate::class::Class;
-use crate::inner::{COLUMNS, Points};
+use crate::inner_hulls::{COLUMNS, Points};
 use crate::number::{KEY_MAX, KEY_MIN};
-use crate::pool::NONE;
-use crate::test::{Kind, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Probe, Rich, State, Test};
+use crate::text_pool::NONE;
 
 /// Cuts of the texts and the numbers of one attribute, together: with the other states they make 64 slots.
 pub(crate) const CUTS_MAX: usize = 58;
@@ -43,7 +43,7 @@ impl Hull {
 
     /// Returns the hull that lies within exactly the hulls that overlap this one. For an empty hull, returns one that lies
     /// within every hull.
-    pub(crate) fn turned(self) -> Self {
+    pub(crate) fn swapped(self) -> Self {
         if self.low <= self.high { Self { low: self.high, high: self.low } } else { Self::ANY }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plait_matching::constraint::{Constraint, Value};
 use plait_matching::number::Number;
 use plait_matching::shape::{Operator, Shape};
-use plait_matching::span::{Bound, Span};
+use plait_matching::value_set::{Bound, ValueSet};
 use plait_matching::{Form, Index, Misuse};
 
 /// A small generator with a seed: same seed, same run.
@@ -60,11 +60,11 @@ fn shape(random: &mut Random) -> Shape {
     Shape { operator, text: text.into(), negated: random.chance(50) }
 }
 
-fn span<T: Clone + Ord>(random: &mut Random, mut point: impl FnMut(&mut Random) -> T) -> Span<T> {
-    let mut span = Span::default();
+fn value_set<T: Clone + Ord>(random: &mut Random, mut point: impl FnMut(&mut Random) -> T) -> ValueSet<T> {
+    let mut value_set = ValueSet::default();
     match random.below(4) {
-        0 => span.points = Some((0..=random.below(3)).map(|_| point(random)).collect()),
-        1 => span.holes = (0..=random.below(2)).map(|_| point(random)).collect(),
+        0 => value_set.points = Some((0..=random.below(3)).map(|_| point(random)).collect()),
+        1 => value_set.holes = (0..=random.below(2)).map(|_| point(random)).collect(),
         _ => {
             let (mut low, mut high) = (point(random), point(random));
             if low > high {
@@ -72,33 +72,33 @@ fn span<T: Clone + Ord>(random: &mut Random, mut point: impl FnMut(&mut Random) 
             }
             if low == high || random.chance(30) {
                 let bound = Some(Bound { at: low, open: random.chance(50) });
-                if random.chance(50) { span.low = bound } else { span.high = bound }
+                if random.chance(50) { value_set.low = bound } else { value_set.high = bound }
             } else {
-                span.low = Some(Bound { at: low, open: random.chance(50) });
-                span.high = Some(Bound { at: high, open: random.chance(50) });
+                value_set.low = Some(Bound { at: low, open: random.chance(50) });
+                value_set.high = Some(Bound { at: high, open: random.chance(50) });
             }
         }
     }
-    span
+    value_set
 }
 
 fn constraint(random: &mut Random) -> Constraint {
     let mut made = Constraint::default();
     match random.below(10) {
-        0..4 => made.numbers = Some(span(random, number).sorted()),
-        4..6 => made.texts = Some(Span::of_points(vec![random.pick(&TEXTS).into()])),
-        6 => made.texts = Some(span(random, |random| random.pick(&TEXTS).into()).sorted()),
+        0..4 => made.numbers = Some(value_set(random, number).sorted()),
+        4..6 => made.texts = Some(ValueSet::of_points(vec![random.pick(&TEXTS).into()])),
+        6 => made.texts = Some(value_set(random, |random| random.pick(&TEXTS).into()).sorted()),
         7 => {
             let shapes = (0..=random.below(2)).map(|_| shape(random)).collect();
-            made.texts = Some(Span { shapes, ..Span::default() }.sorted());
+            made.texts = Some(ValueSet { shapes, ..ValueSet::default() }.sorted());
         }
         8 => made.bools = [[true, false], [false, true], [true, true]][random.below(3)],
         _ => match random.below(3) {
             0 => made = Constraint::present(),
             1 => made.absent = true,
             _ => {
-                made.numbers = Some(span(random, number).sorted());
-                made.texts = Some(span(random, |random| random.pick(&TEXTS).into()).sorted());
+                made.numbers = Some(value_set(random, number).sorted());
+                made.texts = Some(value_set(random, |random| random.pick(&TEXTS).into()).sorted());
                 made.bools = [random.chance(30), random.chance(30)];
                 made.absent = random.chance(20);
                 made.others = random.chance(20);
@@ -158,7 +158,7 @@ fn covers(wide: &Form, narrow: &Form) -> bool {
 
 fn intersects(one: &Form, other: &Form) -> bool {
     let meet = |one: &Conjunction, other: &Conjunction| {
-        one.iter().all(|(name, a)| find(other, name).is_none_or(|b| a.meets(b)))
+        one.iter().all(|(name, a)| find(other, name).is_none_or(|b| a.intersects(b)))
     };
     one.0.iter().any(|one| other.0.iter().any(|other| meet(one, other)))
 }
@@ -269,7 +269,7 @@ fn histories_with_clusters() {
 #[test]
 fn one_filter_of_very_many_alternatives() {
     let alternative = |at: i64| {
-        let numbers = Span::of_points(vec![Number::Int(at)]);
+        let numbers = ValueSet::of_points(vec![Number::Int(at)]);
         vec![("a".into(), Constraint { numbers: Some(numbers), ..Constraint::default() })]
     };
     let mut checked = Checked { index: Index::new(), known: BTreeMap::new() };
@@ -305,7 +305,7 @@ fn constraints_that_nothing_satisfies() {
     let never = || ("a".into(), Constraint::default());
     for id in 0..1_500 {
         let high = Some(Bound { at: Number::Int(id as i64), open: false });
-        let below = Constraint { numbers: Some(Span { high, ..Span::default() }), ..Constraint::default() };
+        let below = Constraint { numbers: Some(ValueSet { high, ..ValueSet::default() }), ..Constraint::default() };
         let form = Form(vec![vec![never(), ("b".into(), below)]]);
         checked.index.add(id, &form).expect("a new id");
         checked.known.insert(id, form);

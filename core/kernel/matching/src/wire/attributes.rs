@@ -3,7 +3,7 @@
 //! Integers beyond 64 bits are ext type 1: two's complement, big-endian, of the least length. Faults are found in the
 //! order of `plait_core`: first the bytes, then repeated names, then names, then values.
 
-use super::nesting;
+use super::msgpack_depth;
 use super::{Fault, Limits, Refusal};
 use crate::constraint::Value;
 use crate::number::Number;
@@ -43,7 +43,7 @@ enum Object<'a> {
 pub fn read<'a>(packed: &'a [u8], limits: &Limits, sink: &mut impl Sink<'a>) -> Result<(), Refusal> {
     let long_lists = memchr::memchr2_iter(0xDC, 0xDD, packed).take(LONG_LISTS_UNSCANNED + 1).count();
     if long_lists > LONG_LISTS_UNSCANNED {
-        nesting::check(packed, 2, packed.len())?;
+        msgpack_depth::check(packed, 2, packed.len())?;
     }
     let mut reader = Reader { rest: packed, limits, late: None };
     let Some(count) = reader.map_header()? else {

@@ -4,7 +4,7 @@
 
 pub mod attributes;
 pub mod frames;
-mod nesting;
+mod msgpack_depth;
 
 use std::fmt;
 

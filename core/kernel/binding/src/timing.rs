@@ -8,8 +8,8 @@ use plait_matching::constraint::Value;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::forms::form_of;
 use crate::index::{Attributes, Index, attributes_of, event_of, misuse, values_of};
+use crate::normal_form::form_of;
 use crate::splitter::{Splitter, with_bytes};
 
 /// Return nanoseconds of matching each event, without Python and its objects, and the number of ids found.

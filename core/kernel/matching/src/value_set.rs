@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use crate::number::Number;
 use crate::shape::{Operator, Shape};
 
-/// A kind of value that spans are made of.
+/// A kind of value that sets are made of.
 pub trait Point: Ord + Clone {
     /// The borrowed form of a value.
     type View: ?Sized;
@@ -19,8 +19,8 @@ pub trait Point: Ord + Clone {
     fn view(&self) -> &Self::View;
     /// The value as text, if its kind is text.
     fn text(value: &Self::View) -> Option<&str>;
-    /// The span of exactly the texts that start with `prefix`, if this kind is text.
-    fn prefix_span(prefix: &str) -> Option<Span<Self>>;
+    /// The set of exactly the texts that start with `prefix`, if this kind is text.
+    fn prefix_set(prefix: &str) -> Option<ValueSet<Self>>;
 }
 
 impl Point for Number {
@@ -38,7 +38,7 @@ impl Point for Number {
         None
     }
 
-    fn prefix_span(_: &str) -> Option<Span<Self>> {
+    fn prefix_set(_: &str) -> Option<ValueSet<Self>> {
         None
     }
 }
@@ -58,9 +58,9 @@ impl Point for Box<str> {
         Some(value)
     }
 
-    fn prefix_span(prefix: &str) -> Option<Span<Self>> {
+    fn prefix_set(prefix: &str) -> Option<ValueSet<Self>> {
         let high = after_prefix(prefix).map(|text| Bound { at: text.into(), open: true });
-        Some(Span { low: Some(Bound { at: prefix.into(), open: false }), high, ..Span::default() })
+        Some(ValueSet { low: Some(Bound { at: prefix.into(), open: false }), high, ..ValueSet::default() })
     }
 }
 
@@ -75,7 +75,7 @@ pub struct Bound<T> {
 
 /// Values between the bounds (None is no bound), without holes, of all shapes. With `points`, exactly those.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span<T> {
+pub struct ValueSet<T> {
     /// The low end.
     pub low: Option<Bound<T>>,
     /// The high end.
@@ -88,21 +88,21 @@ pub struct Span<T> {
     pub shapes: Vec<Shape>,
 }
 
-impl<T> Default for Span<T> {
+impl<T> Default for ValueSet<T> {
     fn default() -> Self {
         Self { low: None, high: None, points: None, holes: Vec::new(), shapes: Vec::new() }
     }
 }
 
-impl<T: Point> Span<T> {
-    /// The span of these points.
+impl<T: Point> ValueSet<T> {
+    /// The set of these points.
     #[must_use]
     pub fn of_points(mut points: Vec<T>) -> Self {
         sort(&mut points);
         Self { points: Some(points), ..Self::default() }
     }
 
-    /// Sorts the sets of this span, as every other function expects them.
+    /// Sorts the points, holes and shapes, as every other function expects them.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.points.iter_mut().for_each(sort);
@@ -111,7 +111,7 @@ impl<T: Point> Span<T> {
         self
     }
 
-    /// Whether a value of this span's kind lies in it.
+    /// Whether a value of this set's kind lies in it.
     #[must_use]
     pub fn accepts(&self, value: &T::View) -> bool {
         if let Some(points) = &self.points {
@@ -126,9 +126,9 @@ impl<T: Point> Span<T> {
         self.shapes.iter().all(|shape| T::text(value).is_some_and(|text| shape.fits(text)))
     }
 
-    /// Whether some value may lie in both spans. True if that cannot be decided cheaply.
+    /// Whether some value may lie in both sets. True if that cannot be decided cheaply.
     #[must_use]
-    pub fn meets(&self, other: &Self) -> bool {
+    pub fn intersects(&self, other: &Self) -> bool {
         if let Some(points) = &self.points {
             return points.iter().any(|point| other.accepts(point.view()));
         }
@@ -171,7 +171,7 @@ impl<T: Point> Span<T> {
             && self.shapes.iter().all(|shape| other.implies(shape))
     }
 
-    /// Whether every text in this span certainly has `shape`.
+    /// Whether every text in this set certainly has `shape`.
     fn implies(&self, shape: &Shape) -> bool {
         if self.shapes.binary_search(shape).is_ok() {
             return true;
@@ -179,7 +179,7 @@ impl<T: Point> Span<T> {
         let text = &*shape.text;
         if shape.negated {
             let apart = shape.operator == Operator::StartsWith
-                && T::prefix_span(text).is_some_and(|prefix| !prefix.meets(&self.interval()));
+                && T::prefix_set(text).is_some_and(|prefix| !prefix.intersects(&self.interval()));
             return apart
                 || self.shapes.iter().any(|known| {
                     known.negated && known.operator == shape.operator && inside(shape.operator, &known.text, text)
@@ -199,19 +199,19 @@ impl<T: Point> Span<T> {
         }
     }
 
-    /// This span without holes and shapes.
+    /// This set without holes and shapes.
     fn interval(&self) -> Self {
         Self { low: self.low.clone(), high: self.high.clone(), ..Self::default() }
     }
 
-    /// A text that every text of the span starts with.
+    /// A text that every text of the set starts with.
     fn common_prefix(&self) -> &str {
         let (Some(low), Some(high)) = (&self.low, &self.high) else { return "" };
         let (Some(low), Some(high)) = (T::text(low.at.view()), T::text(high.at.view())) else { return "" };
         let mut ends = low.char_indices().zip(high.chars());
         let same = ends.find(|((_, a), b)| a != b).map_or(low.len().min(high.len()), |((at, _), _)| at);
         let longer = low[same..].chars().next().map_or(low, |next| &low[..same + next.len_utf8()]);
-        let certain = T::prefix_span(longer).is_some_and(|prefix| prefix.includes(&self.interval()));
+        let certain = T::prefix_set(longer).is_some_and(|prefix| prefix.includes(&self.interval()));
         if certain { longer } else { &low[..same] }
     }
 }
@@ -272,7 +272,7 @@ fn stricter<'a, T: Ord>(a: Option<&'a Bound<T>>, b: Option<&'a Bound<T>>, wins: 
     }
 }
 
-/// Whether the inner span's end lies inside the outer bound; `inward` is the order of a value inside relative to the
+/// Whether the inner set's end lies inside the outer bound; `inward` is the order of a value inside relative to the
 /// bound.
 fn bounded<T: Ord>(outer: &Bound<T>, inner: Option<&Bound<T>>, inward: Ordering) -> bool {
     inner.is_some_and(|inner| match inner.at.cmp(&outer.at) {

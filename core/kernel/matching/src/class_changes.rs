@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marked_are_those_that_were_and_those_beyond() {
+    fn marked_and_unknown_classes_count_as_changed() {
         let changes = Changes::none(130);
         for number in [0, 63, 64, 129, 4000] {
             changes.mark(number);

@@ -4,7 +4,7 @@ use plait_matching::Form;
 use plait_matching::constraint::Constraint;
 use plait_matching::number::Number;
 use plait_matching::shape::{Operator, Shape};
-use plait_matching::span::{Bound as End, Point, Span};
+use plait_matching::value_set::{Bound as End, Point, ValueSet};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -32,25 +32,25 @@ fn constraint_of(given: &Bound<'_, PyAny>) -> PyResult<Constraint> {
     let bools = bools.cast::<PyFrozenSet>()?;
     let bools = if bools.is_empty() { [false; 2] } else { [bools.contains(false)?, bools.contains(true)?] };
     Ok(Constraint {
-        numbers: span_of(&given.getattr(intern!(py, "numbers"))?, number_of)?,
-        texts: span_of(&given.getattr(intern!(py, "texts"))?, text_of)?,
+        numbers: value_set_of(&given.getattr(intern!(py, "numbers"))?, number_of)?,
+        texts: value_set_of(&given.getattr(intern!(py, "texts"))?, text_of)?,
         bools,
         others: given.getattr(intern!(py, "others"))?.is_truthy()?,
         absent: given.getattr(intern!(py, "absent"))?.is_truthy()?,
     })
 }
 
-fn span_of<T: Point>(
+fn value_set_of<T: Point>(
     given: &Bound<'_, PyAny>,
     point: fn(&Bound<'_, PyAny>) -> PyResult<T>,
-) -> PyResult<Option<Span<T>>> {
+) -> PyResult<Option<ValueSet<T>>> {
     if given.is_none() {
         return Ok(None);
     }
     let py = given.py();
     let points = given.getattr(intern!(py, "points"))?;
     if !points.is_none() {
-        return Ok(Some(Span::of_points(members(&points, point)?)));
+        return Ok(Some(ValueSet::of_points(members(&points, point)?)));
     }
     let end = |at: Bound<'_, PyAny>, open: &Bound<'_, PyString>| -> PyResult<Option<End<T>>> {
         if at.is_none() {
@@ -58,14 +58,14 @@ fn span_of<T: Point>(
         }
         Ok(Some(End { at: point(&at)?, open: given.getattr(open)?.is_truthy()? }))
     };
-    let span = Span {
+    let set = ValueSet {
         low: end(given.getattr(intern!(py, "low"))?, intern!(py, "low_open"))?,
         high: end(given.getattr(intern!(py, "high"))?, intern!(py, "high_open"))?,
         points: None,
         holes: members(&given.getattr(intern!(py, "holes"))?, point)?,
         shapes: members(&given.getattr(intern!(py, "shapes"))?, shape_of)?,
     };
-    Ok(Some(span.sorted()))
+    Ok(Some(set.sorted()))
 }
 
 fn members<T>(set: &Bound<'_, PyAny>, member: fn(&Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<Vec<T>> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::build::build;
-use crate::changes::Changes;
 use crate::class::Class;
+use crate::class_changes::Changes;
 use crate::delta::{DELTA_MAX, Delta};
 use crate::index::Index;
+use crate::merge_worker::{Members, Parts, Worker};
 use crate::segment::Segment;
-use crate::worker::{Members, Parts, Worker};
 
 /// A delta is frozen at this size at least.
 const DELTA_MIN: usize = 256;
@@ -70,13 +70,13 @@ impl Index {
             self.poll_merge();
         } else if self.changed {
             self.changed = false;
-            if !self.parts.deltas.is_empty() || self.is_untidy() {
-                self.merge_what_is_due();
+            if !self.parts.deltas.is_empty() || self.needs_full_merge() {
+                self.start_due_merge();
             }
         }
     }
 
-    fn is_untidy(&self) -> bool {
+    fn needs_full_merge(&self) -> bool {
         let (inside, all) = (self.in_segments(), self.in_segments() + self.waiting());
         let largest = self.parts.segments.iter().map(|segment| segment.conjunctions).max().unwrap_or(0);
         let scattered = self.parts.segments.len() > 1 && (inside - largest) * SCATTERED > inside;
@@ -84,12 +84,12 @@ impl Index {
     }
 
     #[cold]
-    fn merge_what_is_due(&mut self) {
-        let untidy = self.is_untidy();
+    fn start_due_merge(&mut self) {
+        let full = self.needs_full_merge();
         let dead = self.in_segments() + self.waiting() - self.conjunctions;
         let mut due = Parts { segments: Vec::new(), deltas: self.parts.deltas.clone() };
         let mut size: usize = due.deltas.iter().map(|delta| delta.len()).sum();
-        if dead * DEAD > self.in_segments() + self.waiting() || (untidy && due.deltas.is_empty()) {
+        if dead * DEAD > self.in_segments() + self.waiting() || (full && due.deltas.is_empty()) {
             self.freeze();
             due = self.parts.clone();
             size = self.in_segments();
@@ -105,7 +105,7 @@ impl Index {
             }
         }
         if size <= ON_THE_SPOT {
-            self.merge_here(due);
+            self.merge_inline(due);
         } else {
             self.start_merge(due);
         }
@@ -119,11 +119,11 @@ impl Index {
             self.merging = Some((due, self.no_changes()));
         } else {
             // No thread is available, so the merge runs here, however long it takes.
-            self.merge_here(due);
+            self.merge_inline(due);
         }
     }
 
-    fn merge_here(&mut self, due: Parts) {
+    fn merge_inline(&mut self, due: Parts) {
         let merged = due.merged();
         self.install(due, merged, self.no_changes());
     }
@@ -162,7 +162,7 @@ impl Index {
         if let Some((due, changes)) = self.merging.take() {
             match merged {
                 Some(merged) => self.install(due, merged, changes),
-                None => self.merge_here(due),
+                None => self.merge_inline(due),
             }
         }
     }

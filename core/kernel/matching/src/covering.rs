@@ -2,12 +2,12 @@
 //! `plait_core.filters.covering` decides them. Where they cannot decide, covering answers no and intersection answers
 //! yes.
 
+use crate::attribute_test::{Kind, LookingUp, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Test, test_of};
 use crate::class::Class;
 use crate::constraint::Constraint;
-use crate::pool::{NONE, Pool};
 use crate::segment::Access;
 use crate::slots::{Hull, Slotter};
-use crate::test::{Kind, Looking, NO_HIGH, NO_LOW, OPEN_HIGH, OPEN_LOW, Rich, Test, test_of};
+use crate::text_pool::{NONE, Pool};
 
 /// A filter in normal form: its alternatives, each with a constraint on some attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,17 +22,17 @@ struct Queried {
 }
 
 /// A queried filter.
-pub(crate) struct Question {
+pub(crate) struct QueriedFilter {
     conjunctions: Vec<Vec<Queried>>,
     rich: Vec<Rich>,
 }
 
-impl Question {
+impl QueriedFilter {
     pub(crate) fn new(form: &Form, names: &Pool, texts: &Pool) -> Self {
         let mut rich = Vec::new();
         let mut queried = |(name, constraint): &(Box<str>, Constraint)| {
             let attr = names.find(name);
-            let test = test_of(attr, constraint, &mut rich, &mut Looking(texts));
+            let test = test_of(attr, constraint, &mut rich, &mut LookingUp(texts));
             Queried { attr, test, constraint: constraint.clone() }
         };
         let conjunctions = form.0.iter().map(|conjunction| conjunction.iter().map(&mut queried).collect()).collect();
@@ -88,7 +88,7 @@ impl Question {
                 Kind::Text => accesses.push(Access::Text(local, test.high as u32)),
                 Kind::Rich => {
                     let Rich { constraint, points, .. } = &self.rich[test.low as usize];
-                    let numbers = constraint.numbers.as_ref().and_then(|span| span.points.as_ref());
+                    let numbers = constraint.numbers.as_ref().and_then(|set| set.points.as_ref());
                     let number = numbers.and_then(|numbers| numbers.first()?.key());
                     accesses.extend(number.map(|key| Access::Number(local, key)));
                     let text = points.first().filter(|(_, id)| *id != NONE);
@@ -102,7 +102,7 @@ impl Question {
     /// Whether the filters of a class cover this one.
     pub(crate) fn is_covered_by(&self, class: &Class, texts: &Pool) -> bool {
         let covers = |tests: &[Test], narrow: &[Queried]| {
-            real(tests).all(|test| {
+            satisfiable(tests).all(|test| {
                 let inner = narrow.iter().find(|queried| queried.attr == test.attr);
                 inner.is_some_and(|queried| Self::includes(test, class, queried, texts))
             })
@@ -114,7 +114,7 @@ impl Question {
     pub(crate) fn covers(&self, class: &Class, texts: &Pool) -> bool {
         let covers = |wide: &[Queried], tests: &[Test]| {
             wide.iter().all(|queried| {
-                let inner = real(tests).find(|test| test.attr == queried.attr);
+                let inner = satisfiable(tests).find(|test| test.attr == queried.attr);
                 inner.is_some_and(|test| Self::is_included(queried, test, class, texts))
             })
         };
@@ -125,35 +125,35 @@ impl Question {
     pub(crate) fn intersects(&self, class: &Class, texts: &Pool) -> bool {
         let meet = |queried: &[Queried], tests: &[Test]| {
             queried.iter().all(|queried| {
-                let other = real(tests).find(|test| test.attr == queried.attr);
-                other.is_none_or(|test| Self::meets(queried, test, class, texts))
+                let other = satisfiable(tests).find(|test| test.attr == queried.attr);
+                other.is_none_or(|test| Self::test_intersects(queried, test, class, texts))
             })
         };
         self.conjunctions.iter().any(|queried| class.starts().any(|start| meet(queried, class.conjunction(start))))
     }
 
     fn includes(outer: &Test, class: &Class, inner: &Queried, texts: &Pool) -> bool {
-        simply_includes(outer, &inner.test)
+        includes_simple(outer, &inner.test)
             .unwrap_or_else(|| outer.constraint(class.rich(), texts).includes(&inner.constraint))
     }
 
     fn is_included(outer: &Queried, inner: &Test, class: &Class, texts: &Pool) -> bool {
-        simply_includes(&outer.test, inner)
+        includes_simple(&outer.test, inner)
             .unwrap_or_else(|| outer.constraint.includes(&inner.constraint(class.rich(), texts)))
     }
 
-    fn meets(queried: &Queried, test: &Test, class: &Class, texts: &Pool) -> bool {
-        simply_meets(&queried.test, test)
-            .unwrap_or_else(|| queried.constraint.meets(&test.constraint(class.rich(), texts)))
+    fn test_intersects(queried: &Queried, test: &Test, class: &Class, texts: &Pool) -> bool {
+        intersects_simple(&queried.test, test)
+            .unwrap_or_else(|| queried.constraint.intersects(&test.constraint(class.rich(), texts)))
     }
 }
 
-fn real(tests: &[Test]) -> impl Iterator<Item = &Test> {
+fn satisfiable(tests: &[Test]) -> impl Iterator<Item = &Test> {
     tests.iter().filter(|test| test.kind != Kind::Always)
 }
 
 /// Whether one test includes another, if both are simple enough to decide without their constraints.
-fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
+fn includes_simple(outer: &Test, inner: &Test) -> Option<bool> {
     Some(match (outer.kind, inner.kind) {
         (Kind::Interval | Kind::Number, Kind::Number) => outer.low <= inner.low && inner.low <= outer.high,
         (Kind::Interval, Kind::Interval) => {
@@ -172,7 +172,7 @@ fn simply_includes(outer: &Test, inner: &Test) -> Option<bool> {
 }
 
 /// Whether two tests intersect, if both are simple enough to decide without their constraints.
-fn simply_meets(one: &Test, other: &Test) -> Option<bool> {
+fn intersects_simple(one: &Test, other: &Test) -> Option<bool> {
     Some(match (one.kind, other.kind) {
         (Kind::Number, Kind::Interval | Kind::Number) | (Kind::Interval, Kind::Number) => {
             one.low.max(other.low) <= one.high.min(other.high)

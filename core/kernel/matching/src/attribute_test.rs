@@ -7,8 +7,8 @@
 use crate::constraint::{Constraint, Value};
 use crate::hash::hash_text;
 use crate::number::{KEY_MAX, KEY_MIN, Number, float_of_key};
-use crate::pool::{NONE, Pool};
-use crate::span::{Bound, Span};
+use crate::text_pool::{NONE, Pool};
+use crate::value_set::{Bound, ValueSet};
 
 /// The kind of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,24 +147,24 @@ impl Test {
     #[cold]
     fn accepts_between_keys(&self, probe: &Probe, event: &Event<'_>) -> bool {
         match (&event[probe.at as usize].1, self.numbers()) {
-            (Value::Number(number), Some(span)) => span.accepts(number),
+            (Value::Number(number), Some(set)) => set.accepts(number),
             _ => false,
         }
     }
 
-    /// The span of numbers of an interval or number.
-    pub(crate) fn numbers(&self) -> Option<Span<Number>> {
+    /// The set of numbers of an interval or number.
+    pub(crate) fn numbers(&self) -> Option<ValueSet<Number>> {
         let float = |key| Number::from_float(float_of_key(key)).expect("keys are of floats that are not NaN");
         match self.kind {
-            Kind::Number => Some(Span::of_points(vec![float(self.low)])),
+            Kind::Number => Some(ValueSet::of_points(vec![float(self.low)])),
             Kind::Interval => {
                 let (low_open, high_open) = (self.flags & OPEN_LOW != 0, self.flags & OPEN_HIGH != 0);
                 let low = Bound { at: float(self.low - u64::from(low_open)), open: low_open };
                 let high = Bound { at: float(self.high + u64::from(high_open)), open: high_open };
-                Some(Span {
+                Some(ValueSet {
                     low: (self.flags & NO_LOW == 0).then_some(low),
                     high: (self.flags & NO_HIGH == 0).then_some(high),
-                    ..Span::default()
+                    ..ValueSet::default()
                 })
             }
             _ => None,
@@ -178,7 +178,7 @@ impl Test {
             Kind::Always => Constraint { absent: true, ..Constraint::present() },
             Kind::Interval | Kind::Number => Constraint { numbers: self.numbers(), ..none },
             Kind::Text => {
-                Constraint { texts: Some(Span::of_points(vec![texts.text(self.high as u32).into()])), ..none }
+                Constraint { texts: Some(ValueSet::of_points(vec![texts.text(self.high as u32).into()])), ..none }
             }
             Kind::Bool => Constraint { bools: [self.low & 1 != 0, self.low & 2 != 0], ..none },
             Kind::Present => Constraint::present(),
@@ -205,17 +205,17 @@ pub(crate) trait TextIds {
 }
 
 /// Adds a reference to each text.
-pub(crate) struct Holding<'a>(pub(crate) &'a mut Pool);
+pub(crate) struct Interning<'a>(pub(crate) &'a mut Pool);
 /// Looks up texts, or returns [`NONE`].
-pub(crate) struct Looking<'a>(pub(crate) &'a Pool);
+pub(crate) struct LookingUp<'a>(pub(crate) &'a Pool);
 
-impl TextIds for Holding<'_> {
+impl TextIds for Interning<'_> {
     fn id(&mut self, text: &str) -> u32 {
-        self.0.hold(text)
+        self.0.intern(text)
     }
 }
 
-impl TextIds for Looking<'_> {
+impl TextIds for LookingUp<'_> {
     fn id(&mut self, text: &str) -> u32 {
         self.0.find(text)
     }
@@ -236,8 +236,8 @@ fn simple_test(attr: u32, constraint: &Constraint, texts: &mut impl TextIds) -> 
         (None, None, true, false, false) => test(Kind::Bool, u64::from(bools[0]) | u64::from(bools[1]) << 1, 0),
         (None, None, false, false, true) => test(Kind::Absent, 0, 0),
         (Some(_), Some(_), true, true, false) if *constraint == Constraint::present() => test(Kind::Present, 0, 0),
-        (Some(span), None, false, false, false) => simple_numbers(attr, span),
-        (None, Some(Span { points: Some(points), .. }), false, false, false) if points.len() == 1 => {
+        (Some(set), None, false, false, false) => simple_numbers(attr, set),
+        (None, Some(ValueSet { points: Some(points), .. }), false, false, false) if points.len() == 1 => {
             let only = &*points[0];
             test(Kind::Text, text_key(only, hash_text(only)), u64::from(texts.id(only)))
         }
@@ -245,15 +245,15 @@ fn simple_test(attr: u32, constraint: &Constraint, texts: &mut impl TextIds) -> 
     }
 }
 
-fn simple_numbers(attr: u32, span: &Span<Number>) -> Option<Test> {
-    match &span.points {
+fn simple_numbers(attr: u32, set: &ValueSet<Number>) -> Option<Test> {
+    match &set.points {
         Some(points) if points.len() == 1 => {
             let key = points[0].key()?;
             Some(Test { attr, kind: Kind::Number, flags: 0, low: key, high: key })
         }
-        None if span.holes.is_empty() && span.shapes.is_empty() => {
+        None if set.holes.is_empty() && set.shapes.is_empty() => {
             let mut flags = 0;
-            let low = match &span.low {
+            let low = match &set.low {
                 None => {
                     flags |= NO_LOW;
                     KEY_MIN
@@ -263,7 +263,7 @@ fn simple_numbers(attr: u32, span: &Span<Number>) -> Option<Test> {
                     bound.at.key()? + u64::from(bound.open)
                 }
             };
-            let high = match &span.high {
+            let high = match &set.high {
                 None => {
                     flags |= NO_HIGH;
                     KEY_MAX
@@ -281,7 +281,7 @@ fn simple_numbers(attr: u32, span: &Span<Number>) -> Option<Test> {
 
 fn rich_of(constraint: &Constraint, texts: &mut impl TextIds) -> Rich {
     let points = match &constraint.texts {
-        Some(Span { points: Some(points), .. }) => {
+        Some(ValueSet { points: Some(points), .. }) => {
             points.iter().map(|text| (text_key(text, hash_text(text)), texts.id(text))).collect()
         }
         _ => Vec::new(),
@@ -294,18 +294,18 @@ fn rich_of(constraint: &Constraint, texts: &mut impl TextIds) -> Rich {
     }
 }
 
-fn number_hull(span: &Span<Number>) -> (u64, u64) {
-    let (low, high) = match &span.points {
+fn number_hull(set: &ValueSet<Number>) -> (u64, u64) {
+    let (low, high) = match &set.points {
         Some(points) => (points.first(), points.last()),
-        None => (span.low.as_ref().map(|bound| &bound.at), span.high.as_ref().map(|bound| &bound.at)),
+        None => (set.low.as_ref().map(|bound| &bound.at), set.high.as_ref().map(|bound| &bound.at)),
     };
     (low.map_or(KEY_MIN, |low| low.keys().0), high.map_or(KEY_MAX, |high| high.keys().1))
 }
 
-fn text_hull(span: &Span<Box<str>>) -> (u64, u64) {
-    let (low, high) = match &span.points {
+fn text_hull(set: &ValueSet<Box<str>>) -> (u64, u64) {
+    let (low, high) = match &set.points {
         Some(points) => (points.first(), points.last()),
-        None => (span.low.as_ref().map(|bound| &bound.at), span.high.as_ref().map(|bound| &bound.at)),
+        None => (set.low.as_ref().map(|bound| &bound.at), set.high.as_ref().map(|bound| &bound.at)),
     };
     let low = low.map_or(0, |low| u64::from(text_stem(low)) << 32);
     (low, high.map_or(u64::MAX, |high| u64::from(text_stem(high)) << 32 | 0xFFFF_FFFF))

@@ -2,7 +2,7 @@
 
 use crate::constraint::Value;
 use crate::index::Index;
-use crate::pool::{NONE, Pool};
+use crate::text_pool::{NONE, Pool};
 use crate::wire::attributes::{self, Sink};
 use crate::wire::frames::{FORWARD, Frame, PUBLISH, Splitter};
 use crate::wire::{Limits, Refusal};

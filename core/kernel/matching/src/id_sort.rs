@@ -45,7 +45,7 @@ mod tests {
     use super::sort_ids;
 
     #[test]
-    fn ids_of_all_sorts() {
+    fn ids_of_any_distribution() {
         let mut state = 1_u64;
         let mut next = || {
             state ^= state << 13;

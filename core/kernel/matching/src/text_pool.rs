@@ -35,7 +35,7 @@ impl Pool {
     }
 
     /// Returns the id of a text, and adds a reference.
-    pub(crate) fn hold(&mut self, text: &str) -> u32 {
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
         let hash = hash_text(text);
         let found = self.find_hashed(text, hash);
         if found != NONE {

@@ -4,8 +4,8 @@
 //! one slot outside certainly does not. The holder is stored with the hulls: 32 bytes, next to those of neighbours, so
 //! that a scan does not touch classes elsewhere in memory.
 
-use crate::changes::Changes;
 use crate::class::Holders;
+use crate::class_changes::Changes;
 use crate::slots::Hull;
 
 /// Attributes with inner hulls in one matrix or run.
@@ -89,12 +89,12 @@ pub(crate) struct Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attribute_test::{ABSENT, Interning, Kind, Probe, Test, test_of};
     use crate::constraint::{Constraint, Value};
     use crate::number::Number;
-    use crate::pool::Pool;
     use crate::slots::{Cuts, Slots};
-    use crate::span::{Bound, Span};
-    use crate::test::{ABSENT, Holding, Kind, Probe, Test, test_of};
+    use crate::text_pool::Pool;
+    use crate::value_set::{Bound, ValueSet};
 
     const TEXTS: [&str; 6] = ["", "a", "ab", "abcd-1", "abcd-2", "z"];
 
@@ -127,12 +127,12 @@ mod tests {
                 2 => Constraint { bools: [self.below(2) > 0, true], ..Constraint::default() },
                 3..6 => {
                     let text = TEXTS[self.below(TEXTS.len() as u64 - 1) as usize];
-                    Constraint { texts: Some(Span::of_points(vec![text.into()])), ..Constraint::default() }
+                    Constraint { texts: Some(ValueSet::of_points(vec![text.into()])), ..Constraint::default() }
                 }
-                6 => Constraint { numbers: Some(Span::of_points(vec![self.number()])), ..Constraint::default() },
+                6 => Constraint { numbers: Some(ValueSet::of_points(vec![self.number()])), ..Constraint::default() },
                 _ => {
-                    let span = Span { low: self.bound(), high: self.bound(), ..Span::default() };
-                    Constraint { numbers: Some(span), ..Constraint::default() }
+                    let set = ValueSet { low: self.bound(), high: self.bound(), ..ValueSet::default() };
+                    Constraint { numbers: Some(set), ..Constraint::default() }
                 }
             }
         }
@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_matches_and_what_is_out_does_not() {
+    fn certain_verdicts_agree_with_the_tests() {
         let (mut random, mut seen) = (Random(1), [0_u32; 3]);
         let unchanged = Changes::none(1);
         for round in 0..300 {
             let (mut pool, mut rich) = (Pool::default(), Vec::new());
             let constraints: Vec<Constraint> = (0..=random.below(12)).map(|_| random.constraint()).collect();
             let tests: Vec<Test> =
-                constraints.iter().map(|each| test_of(0, each, &mut rich, &mut Holding(&mut pool))).collect();
+                constraints.iter().map(|each| test_of(0, each, &mut rich, &mut Interning(&mut pool))).collect();
             let cuts = cuts(&tests, [16, 58, 230][round % 3]);
             for (constraint, test) in constraints.iter().zip(&tests) {
                 let mut hulls = [Some(Hull::OPEN); COLUMNS];
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_certain_of_what_changed_hands_or_is_not_told_whole() {
+    fn no_verdict_is_certain_after_a_change_or_for_partial_hulls() {
         let points = Points::new([3; COLUMNS]);
         let hulls = [Some(Hull { low: 3, high: 5 }); COLUMNS];
         let changes = Changes::none(10);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slot_off_is_open_and_two_are_out() {
+    fn one_slot_outside_is_undecided_and_two_exclude() {
         let mut hulls = [Some(Hull::OPEN); COLUMNS];
         for column in 0..COLUMNS {
             hulls[column] = Some(Hull { low: 10, high: 20 });
