@@ -170,7 +170,7 @@ class Broker:
         self.neighbourhood.gathering.stop()
         for connection in list(self._connections.values()):
             self._teardown.close_when_drained(connection)
-        self.durables.hurry(now)
+        self.durables.flush_now(now)
 
     @property
     def draining(self) -> bool:
@@ -336,7 +336,7 @@ class Broker:
             self._durable_delivery.stored(stage.entries, stage.matched, now)
         else:
             self._durable_delivery.lost(stage.entries, stage.matched, error)
-        self.overlay.stored(stage.memories, now)
+        self.overlay.stored(stage.documents, now)
         self._requests.stored(stage.waiting, error, now)
 
     def fetched(self, ticket: int, records: Sequence[LogRecord], lost: bool, error: str | None, now: float) -> None:

@@ -76,7 +76,7 @@ class Persist:
     cursors: tuple[Cursor, ...] = ()
     forgotten: tuple[tuple[str, str], ...] = ()
     """Deleted durable subscriptions, as (owner, name)."""
-    memories: tuple[StoredDocument, ...] = ()
+    documents: tuple[StoredDocument, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Recovered:
     """The newest records, ascending: they refill the duplicate window."""
     log: int = 0
     """Identity of the log, drawn when it is created, so that a wiped log has another one. 0: there is no log."""
-    memories: tuple[StoredDocument, ...] = ()
+    documents: tuple[StoredDocument, ...] = ()
     log_secret: bytes = b""
     """Secret of the log's identity; with it a broker proves to others that it owns the log."""
 

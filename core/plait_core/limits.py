@@ -90,10 +90,10 @@ BROKERS_MAX = 1024
 NEIGHBOURS_MAX = 256
 """Links of one broker to others."""
 
-DIGEST_MAX = 10_000
+SUMMARY_DOCUMENTS_MAX = 10_000
 """Documents that one database summary names; several make a longer one."""
 
-WANTS_MAX = 1024
+INTEREST_FILTERS_MAX = 1024
 """Filters that one interest update adds or removes; more go into the next."""
 
 DEPOSIT_BYTES_MAX = 64 * 1024

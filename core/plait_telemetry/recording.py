@@ -18,11 +18,11 @@ from .writer import SegmentLimits, SegmentWriter, TelemetryWriter
 
 
 class TelemetryError(PlaitError):
-    """Records cannot be written to the configured place."""
+    """Records cannot be written to the configured directory."""
 
 
 @dataclass(frozen=True, slots=True)
-class TelemetryPlace:
+class TelemetryConfig:
     """The directory for records, how many are recorded, and how long they are kept."""
 
     directory: Path
@@ -46,18 +46,18 @@ class Recording:
         folder: str,
         telemetry: Telemetry,
         sampler: Sampling,
-        place: TelemetryPlace,
+        config: TelemetryConfig,
         started_us: int,
     ) -> None:
-        """`broker` is the id of the recording broker; `folder` is its folder in the place's directory.
+        """`broker` is the id of the recording broker; `folder` is its folder in the configured directory.
 
         A name in `folder` has a prefix, because a name may be two dots.
         """
         self.broker = broker
-        self.directory = place.directory / folder
+        self.directory = config.directory / folder
         self.readers = Readers(self.directory)
         self._telemetry = telemetry
-        self._segments = SegmentWriter(self.directory, broker, started_us, place.limits, self.readers)
+        self._segments = SegmentWriter(self.directory, broker, started_us, config.limits, self.readers)
         self._writer = TelemetryWriter(telemetry, self._segments)
         self._sampler = sampler
         self._sampled_at = monotonic()

@@ -14,7 +14,7 @@ from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.wire import Forward, forward_head
-from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, Happening
+from plait_core.wire.frame_types.peer_frames import CHASE_HOPS_MAX, PeerEvent
 
 _HOPS_BITS: Final = 8
 _HALF: Final = (1 << 64) - 1
@@ -67,7 +67,7 @@ def _dz_of(high: int, low: int) -> str:
     return f"{code:b}"[1:]
 
 
-def event_head(event: Happening) -> bytes:
+def event_head(event: PeerEvent) -> bytes:
     """Return the bytes that precede the event's block on the way to the next peer."""
     high, low = _code_of(event.dz)
     round_and_hops = event.round << _HOPS_BITS | event.hops
@@ -75,7 +75,7 @@ def event_head(event: Happening) -> bytes:
     return forward_head(event.block, event.publisher, delay_us, 0, (), ((high, round_and_hops, low),))
 
 
-def event_of(frame: Forward) -> Happening:
+def event_of(frame: Forward) -> PeerEvent:
     """Return the event that a peer's frame carries, or raise FrameError."""
     if len(frame.destinations) != 1 or frame.path or frame.tree != frame.publisher or not frame.publisher:
         raise FrameError(FrameFault.FIELD, "a forward frame of brokers, round_and_hops peers")
@@ -84,4 +84,4 @@ def event_of(frame: Forward) -> Happening:
     if hops > CHASE_HOPS_MAX or round > _ROUNDS_MAX:
         raise FrameError(FrameFault.FIELD, f"an event in round {round}, after {hops} hops")
     delay = frame.delay_us / _US
-    return Happening(frame.publisher, frame.sequence, _dz_of(high, low), delay, hops, frame.block, round)
+    return PeerEvent(frame.publisher, frame.sequence, _dz_of(high, low), delay, hops, frame.block, round)

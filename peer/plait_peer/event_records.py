@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from plait_core.telemetry import TO_BROKER, RecordKind, reason_code
 from plait_core.wire import Confirm, EventFrame, Publish
-from plait_core.wire.frame_types.peer_frames import Happening
+from plait_core.wire.frame_types.peer_frames import PeerEvent
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
@@ -127,11 +127,11 @@ class PeerTelemetry(Telemetry):
         self._each(kind, frames, subject, bound_us, arrival.added_us, 1, 0, arrival.hops, flags, arrival.now)
 
 
-def frames_of(event: Happening) -> tuple[EventFrame]:
+def frames_of(event: PeerEvent) -> tuple[EventFrame]:
     """Return a single event in the form in which batches are recorded."""
     return (Publish(Confirm.NONE, event.block),)
 
 
-def arrival_of(event: Happening | Deliver, now: float, origin: int = 0) -> Arrival:
+def arrival_of(event: PeerEvent | Deliver, now: float, origin: int = 0) -> Arrival:
     """Return the path of a single event."""
     return Arrival(origin, int(event.delay * _US), event.hops + 1, now)

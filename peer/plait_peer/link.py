@@ -26,7 +26,7 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.frame_types.connection_frames import Close
-from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import LinkPair, Meeting, PeerEvent, PeerFrame, Profile
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
@@ -57,7 +57,7 @@ class Link:
     """One end of the connection. `take` returns the bytes to write."""
 
     def __init__(
-        self, group: Group, me: int, address: str, nonce: bytes, profiles: tuple[Profile, ...], *, dials: bool
+        self, group: Group, own_id: int, address: str, nonce: bytes, profiles: tuple[Profile, ...], *, dials: bool
     ) -> None:
         self.stage = Stage.GREETING
         self.node = 0
@@ -78,13 +78,13 @@ class Link:
         self._writer = DeliveryWriter()
         self._last_pair = (0, 0)
         self._group = group
-        self._me = me
+        self._own_id = own_id
         self._meeting = (address, profiles)
         self._nonce = nonce
         self._dials = dials
         self._remote_nonce = b""
         self._decoder = FrameDecoder()
-        hello = Hello(VERSION_MIN, VERSION_MAX, Role.PEER, group.name, me, nonce=nonce)
+        hello = Hello(VERSION_MIN, VERSION_MAX, Role.PEER, group.name, own_id, nonce=nonce)
         self._handshake = Handshake.initiator(hello) if dials else Handshake.acceptor()
         if dials:
             self._write(encode_frame(self._handshake.start(), self._handshake.version))
@@ -114,7 +114,7 @@ class Link:
         if self._last_pair != (sender, receiver):
             self._last_pair = (sender, receiver)
             self._write(encode_frame(LinkPair(sender, receiver), VERSION_MAX))
-        if type(frame) is Happening:
+        if type(frame) is PeerEvent:
             event = event or event_head(frame) + frame.block
             self._write(event)
             return event
@@ -184,18 +184,18 @@ class Link:
                 )
             self.node, self._remote_nonce = frame.publisher, frame.nonce or b""
             welcome = handshake.welcome(
-                broker_name=self._group.name, broker=self._me, session=0, heartbeat_s=HEARTBEAT_S, nonce=self._nonce
+                broker_name=self._group.name, broker=self._own_id, session=0, heartbeat_s=HEARTBEAT_S, nonce=self._nonce
             )
             self._write(encode_frame(welcome, 0))
         elif isinstance(frame, Welcome):
             self.node, self._remote_nonce = frame.broker, frame.nonce or b""
-        if self.node == self._me:
+        if self.node == self._own_id:
             raise LinkRefused("the link leads back to this process")
         self._decoder.establish(handshake.version)
         self.stage = Stage.MEETING
         address, profiles = self._meeting
         group = self._group
-        proof = group.proof(self._proof_input(self._me, dialler=self._dials))
+        proof = group.proof(self._proof_input(self._own_id, dialler=self._dials))
         self._write(encode_frame(Meeting(group.name, group.space_digest, address, proof, profiles), VERSION_MAX))
 
     def _proof_input(self, prover: int, *, dialler: bool) -> bytes:

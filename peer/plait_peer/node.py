@@ -19,7 +19,7 @@ from plait_core.limits import NONCE_BYTES, PEER_SAMPLE_MAX
 from plait_core.space import DzSet
 from plait_core.wire import EventFrame, Forward
 from plait_core.wire.frame_types.connection_frames import Close
-from plait_core.wire.frame_types.peer_frames import Happening, LinkPair, Meeting, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import LinkPair, Meeting, PeerEvent, PeerFrame, Profile
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
@@ -93,8 +93,8 @@ class Node:
         """Frames that wait for a dialled connection, with their senders, by address."""
         self._local: deque[tuple[PeerId, PeerId, PeerFrame]] = deque()
         self._dials: list[Dial] = []
-        self._cuts: list[LinkId] = []
-        self._touched: dict[LinkId, None] = {}
+        self._closing: list[LinkId] = []
+        self._writable: dict[LinkId, None] = {}
         self._next_check = now + 1.0
         self.presence = self.add(DzSet(), float("inf"), None, now)
         """A peer without interest. It gossips, so that new processes find the group here."""
@@ -123,7 +123,7 @@ class Node:
             now=now,
         )
         if self.telemetry is not None:
-            peer.me.on_drop = self._dropped
+            peer.state.on_drop = self._dropped
         known = self.known_profiles()
         self.peers[peer.id] = peer
         if consumer is not None:
@@ -132,7 +132,7 @@ class Node:
             self._batch_consumers[peer.id] = batch_consumer
         peer.join(known, now)
         for other in self.peers.values():
-            other.join([peer.me.profile], now)
+            other.join([peer.state.profile], now)
         return peer
 
     def remove(self, peer: Peer, now: float) -> None:
@@ -150,7 +150,7 @@ class Node:
 
     def known_profiles(self) -> list[Profile]:
         """Return profiles for a new peer: those of local peers, and some that they know."""
-        found = {peer.id: peer.me.profile for peer in self.peers.values()}
+        found = {peer.id: peer.state.profile for peer in self.peers.values()}
         for peer in self.peers.values():
             for seen in (peer.sampling.adverts, peer.sampling.view):
                 found |= {id: profile for id, (profile, _) in seen.items() if id not in found}
@@ -172,10 +172,10 @@ class Node:
             link = self.links.get(id) if id is not None else None
             if id is None or link is None or link.stage is not Stage.OPEN:
                 for frame in frames:
-                    event = Happening(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
+                    event = PeerEvent(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
                     self._route(peer.id, Send(to, "", event), 0.0)
             else:
-                self._touched[id] = None
+                self._writable[id] = None
                 dropped = link.send_events(peer.id, to, frames, destination, BACKLOG_BYTES_MAX)
                 if dropped:
                     self.counts["slow_link"] += dropped
@@ -217,7 +217,7 @@ class Node:
         profiles = tuple(self.known_profiles())
         link = self.links[id] = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
         link.opened_at = link.last_used_at = now
-        self._touched[id] = None
+        self._writable[id] = None
         if dialled:
             self._by_address[dialled] = id
         elif len(self.links) > LINKS_MAX:
@@ -250,7 +250,7 @@ class Node:
         except FrameError as error:
             link.close(Code.UNKNOWN, error.message)
             self._refuse(id, LinkRefused(f"a link broke the protocol: {error.message}"))
-        self._touched[id] = None
+        self._writable[id] = None
         self._deliver_local(now)
 
     def disconnected(self, id: LinkId, now: float) -> None:
@@ -293,21 +293,21 @@ class Node:
             self.remove(peer, now)
         for id, link in self.links.items():
             link.close(Code.BYE)
-            self._touched[id] = None
+            self._writable[id] = None
 
     def take_dials(self) -> list[Dial]:
         """Return the connections to open."""
         taken, self._dials = self._dials, []
         return taken
 
-    def take_touched(self) -> dict[LinkId, None]:
+    def take_writable(self) -> dict[LinkId, None]:
         """Return the links with queued bytes."""
-        taken, self._touched = self._touched, {}
+        taken, self._writable = self._writable, {}
         return taken
 
-    def take_cuts(self) -> list[LinkId]:
+    def take_closing(self) -> list[LinkId]:
         """Return the links to close once their bytes are written."""
-        taken, self._cuts = self._cuts, []
+        taken, self._closing = self._closing, []
         return taken
 
     # --- received frames ----------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ class Node:
             if peer is None:
                 self.counts["gone"] += 1  # removed: the sender notices by its silence
                 continue
-            if isinstance(frame, PeerFrame) and not isinstance(frame, Happening):
+            if isinstance(frame, PeerFrame) and not isinstance(frame, PeerEvent):
                 self._addresses.remember_all(frame)
                 peer.receive(link.sender, frame, now)
             else:
@@ -420,7 +420,7 @@ class Node:
 
     def _drain(self, peer: Peer, now: float) -> None:
         consumer = self._consumers.get(peer.id)
-        last: Happening | None = None
+        last: PeerEvent | None = None
         event: bytes | None = None
         for output in peer.take_output():
             if type(output) is not Send:
@@ -429,7 +429,7 @@ class Node:
                     consumer(output)
                 continue
             frame = output.frame
-            if type(frame) is not Happening:
+            if type(frame) is not PeerEvent:
                 self._route(peer.id, output, now)
                 continue
             if frame is not last:
@@ -465,12 +465,12 @@ class Node:
             self.counts["closed"] += 1
             self._record_undelivered(send, "unreachable", link.node)
             return event
-        if link.size > BACKLOG_BYTES_MAX and type(send.frame) is Happening:
+        if link.size > BACKLOG_BYTES_MAX and type(send.frame) is PeerEvent:
             self.counts["slow_link"] += 1
             self._record_undelivered(send, "overlay_full", link.node)
             return event
-        self._touched[id] = None
-        if self.telemetry is not None and type(send.frame) is Happening:
+        self._writable[id] = None
+        if self.telemetry is not None and type(send.frame) is PeerEvent:
             self.telemetry.events_forwarded(frames_of(send.frame), link.node, arrival_of(send.frame, self.now))
         return link.send(sender, send.to, send.frame, event)
 
@@ -484,12 +484,12 @@ class Node:
 
     def _record_undelivered(self, send: Send, reason: str, neighbour: int = 0) -> None:
         """Record an event that was not sent."""
-        if self.telemetry is not None and type(send.frame) is Happening:
+        if self.telemetry is not None and type(send.frame) is PeerEvent:
             self.telemetry.events_not_forwarded(
                 frames_of(send.frame), neighbour, reason, arrival_of(send.frame, self.now)
             )
 
-    def _dropped(self, event: Happening, reason: str) -> None:
+    def _dropped(self, event: PeerEvent, reason: str) -> None:
         """Record an event that a local peer dropped."""
         assert self.telemetry is not None, "drops are reported only with telemetry"
         arrival = arrival_of(event, self.now, self.origin(event.publisher))
@@ -506,11 +506,11 @@ class Node:
     def _refuse(self, id: LinkId, refused: LinkRefused) -> None:
         self.counts["refused"] += 1
         self.links[id].close(Code.NOT_ALLOWED, refused.message)
-        self._cuts.append(id)
+        self._closing.append(id)
 
     def _check_links(self, now: float) -> None:
         for id, link in self.links.items():
             if link.expired(now):
                 link.close(Code.BYE)
-                self._touched[id] = None
-                self._cuts.append(id)
+                self._writable[id] = None
+                self._closing.append(id)

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from plait_core.space import Schema
-from plait_telemetry.recording import TelemetryError, TelemetryPlace
+from plait_telemetry.recording import TelemetryConfig, TelemetryError
 
 from .group import Group
 from .server import LIVE, PeerServer
@@ -40,12 +40,12 @@ async def open_peer(
         settings = replace(settings, children_max=children)
     if events_per_s is not None:
         settings = replace(settings, events_per_s_max=events_per_s)
-    place = TelemetryPlace(Path(telemetry)) if telemetry is not None else None
-    if place is not None and "/" in name:
+    config = TelemetryConfig(Path(telemetry)) if telemetry is not None else None
+    if config is not None and "/" in name:
         raise TelemetryError(
             f"the peer name {name!r} cannot name a directory for telemetry", hint="use a name without a slash"
         )
-    server = PeerServer(Group(group, schema, secret), name=name, settings=settings, telemetry=place)
+    server = PeerServer(Group(group, schema, secret), name=name, settings=settings, telemetry=config)
     try:
         await server.start(listen=listen, advertise=advertise, join=join, discover=discover, interface=interface)
     except TelemetryError:

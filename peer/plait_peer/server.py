@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from plait_core.errors import PlaitError
 from plait_net.multicast_socket import MulticastSocket
-from plait_telemetry.recording import Recording, TelemetryPlace
+from plait_telemetry.recording import Recording, TelemetryConfig
 
 from .discovery import DATAGRAM_BYTES_MAX, GROUP, Announcements
 from .event_records import PeerTelemetry
@@ -73,7 +73,7 @@ class PeerServer:
         *,
         name: str = "peer",
         settings: PeerSettings = LIVE,
-        telemetry: TelemetryPlace | None = None,
+        telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`telemetry` is the directory for records (None: no telemetry)."""
         self.group = group
@@ -81,7 +81,7 @@ class PeerServer:
         self.address = ""
         self._name = name
         self._settings = settings
-        self._telemetry_place = telemetry
+        self._telemetry_config = telemetry
         self._recording: Recording | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
@@ -115,9 +115,9 @@ class PeerServer:
             self._multicast = self._multicast_socket(interface, now)
             self._multicast.start()
         self._tick()
-        if events is not None and self._telemetry_place is not None:
+        if events is not None and self._telemetry_config is not None:
             sampler, folder = Sampler(self.node, self._name, events, lambda: self.sessions), f"peer-{self._name}"
-            recording = Recording(self.node.id, folder, events, sampler, self._telemetry_place, events.wall_us(now))
+            recording = Recording(self.node.id, folder, events, sampler, self._telemetry_config, events.wall_us(now))
             await recording.start()
             self._recording = recording
 
@@ -141,9 +141,9 @@ class PeerServer:
 
     def _new_telemetry(self, now: float) -> PeerTelemetry | None:
         """Return telemetry with wall-clock timestamps, as applications date events, or None if it is disabled."""
-        if self._telemetry_place is None:
+        if self._telemetry_config is None:
             return None
-        return PeerTelemetry(self._telemetry_place.settings, time_ns() // 1000 - round(now * 1_000_000))
+        return PeerTelemetry(self._telemetry_config.settings, time_ns() // 1000 - round(now * 1_000_000))
 
     async def close(self) -> None:
         """Leave the group, and write what is queued."""
@@ -249,11 +249,11 @@ class PeerServer:
 
     def _write(self) -> None:
         node = self.node
-        for id in node.take_touched():
+        for id in node.take_writable():
             link, connection = node.links.get(id), self._connections.get(id)
             if link is not None and connection is not None and link.size and not link.paused:
                 connection.transport.write(link.take())
-        for id in node.take_cuts():
+        for id in node.take_closing():
             if id in self._connections:
                 self._connections[id].end()
 

@@ -26,7 +26,7 @@ from plait_broker.server.server import BrokerServer
 from plait_broker.settings import BrokerSettings
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
 from plait_telemetry.readers import AWAY_S_MAX, READERS_MAX, ReaderError, Readers
-from plait_telemetry.recording import TelemetryPlace
+from plait_telemetry.recording import TelemetryConfig
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
 ANY = Endpoint("127.0.0.1", 0)
@@ -34,7 +34,7 @@ EVENTS = 200
 
 
 def configured(directory: Path, **limits: float) -> Configuration:
-    place = TelemetryPlace(directory, limits=SegmentLimits(**limits))  # type: ignore[arg-type]
+    place = TelemetryConfig(directory, limits=SegmentLimits(**limits))  # type: ignore[arg-type]
     return Configuration(BrokerSettings(name="north"), ANY, ANY, telemetry=place)
 
 

@@ -20,7 +20,7 @@ from plait_broker.server.endpoints import Endpoint
 from plait_broker.server.server import BrokerServer
 from plait_broker.settings import BrokerSettings, LinkSettings
 from plait_core.telemetry import RECORD_BYTES, RecordKind, SegmentHeader, parse_seal, record_dtype
-from plait_telemetry.recording import TelemetryError, TelemetryPlace
+from plait_telemetry.recording import TelemetryConfig, TelemetryError
 
 EVENTS = 40
 ANY = Endpoint("127.0.0.1", 0)
@@ -28,7 +28,7 @@ ANY = Endpoint("127.0.0.1", 0)
 
 def configured(directory: Path, name: str = "north", *links: str) -> Configuration:
     place = OverlayConfig(links=LinkSettings(links=links))
-    return Configuration(BrokerSettings(name=name), ANY, None, overlay=place, telemetry=TelemetryPlace(directory))
+    return Configuration(BrokerSettings(name=name), ANY, None, overlay=place, telemetry=TelemetryConfig(directory))
 
 
 def recorded(directory: Path, *, sealed: bool) -> np.ndarray:

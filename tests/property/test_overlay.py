@@ -29,7 +29,7 @@ from plait_broker.overlay.transport.reliable_stream import (
 )
 from plait_core.events import Event
 from plait_core.filters import Filter, parse
-from plait_core.limits import WANTS_MAX
+from plait_core.limits import INTEREST_FILTERS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, Publish, encode_block
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
@@ -468,7 +468,7 @@ class Interest(RuleBasedStateMachine):
 
     def send(self) -> None:
         for update in self.sync.take_updates(self.now, self.reachable.__getitem__):
-            assert len(update.added) <= WANTS_MAX
+            assert len(update.added) <= INTEREST_FILTERS_MAX
             self.updates += [(to, update) for to in update.to]
         for number in self.sync.installed:
             self.installed.add(number)

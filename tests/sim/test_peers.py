@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from plait_core.wire.frame_types.peer_frames import Beat, Connect, DetectCycle, Gossip, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Beat, Connect, DetectCycle, Gossip, PeerEvent, PeerFrame, Profile
 from plait_lab.simulation.peers.structure import Structure
 from plait_lab.simulation.peers.trial import Terms, Trial
 from plait_lab.simulation.peers.workload import PeerSpread, PeerWorkload
@@ -35,9 +35,9 @@ class Judge:
     def delivered(self, peer: int, event: Deliver) -> None:
         self.seen[(peer, event.publisher, event.number)] += 1
         assert self.seen[(peer, event.publisher, event.number)] == 1, "a duplicate"
-        me = self.trial.world.peers[peer].me
-        assert covers(me.dz, event.dz), "outside the peer-level subscription"
-        assert covers(me.interest, event.dz), "not wanted"
+        state = self.trial.world.peers[peer].state
+        assert covers(state.dz, event.dz), "outside the peer-level subscription"
+        assert covers(state.interest, event.dz), "not wanted"
 
 
 def group(
@@ -117,7 +117,7 @@ def test_in_quiet_times_every_event_reaches_everyone_who_wants_it_in_time() -> N
         dz = trial.terms.workload.event(trial.rng)
         publisher = 1 + number % 4
         serial = trial.world.publish(publisher, dz)
-        wanting = [p.id for p in trial.world.peers.values() if not p.me.publisher and covers(p.me.interest, dz)]
+        wanting = [p.id for p in trial.world.peers.values() if not p.state.publisher and covers(p.state.interest, dz)]
         owed |= {(peer, publisher, serial) for peer in wanting}
         trial.world.run(trial.world.now + 0.2)
     trial.world.run(trial.world.now + 2.0)
@@ -165,9 +165,11 @@ def test_planted_a_peer_that_releases_nobody_is_caught(monkeypatch: pytest.Monke
     for _ in range(10):
         trial.period()
     peers = trial.world.peers
-    for peer in [p for p in peers.values() if not p.me.publisher]:
-        for upper in [q for q in peers.values() if covers(q.dz, peer.dz[0]) and not q.me.publisher and q is not peer]:
-            if upper.id not in peer.parents.by_id and upper.parents.delay(peer.dz[:1]) + 1 <= peer.me.bound:
+    for peer in [p for p in peers.values() if not p.state.publisher]:
+        for upper in [
+            q for q in peers.values() if covers(q.dz, peer.dz[0]) and not q.state.publisher and q is not peer
+        ]:
+            if upper.id not in peer.parents.by_id and upper.parents.delay(peer.dz[:1]) + 1 <= peer.state.bound:
                 peer.parents.connect(upper.id, peer.dz[:1], trial.world.now)
                 trial.world.flush(peer.id)
                 break
@@ -180,7 +182,7 @@ def test_planted_a_peer_that_delivers_what_it_only_passes_on_is_caught(monkeypat
     trial = group()
     Judge(trial)
     for peer in trial.world.peers.values():
-        peer.me.dz = ("",)  # as coarse as can be
+        peer.state.dz = ("",)  # as coarse as can be
     with pytest.raises(AssertionError, match="not wanted"):
         for _ in range(QUIET):
             trial.period()
@@ -210,8 +212,8 @@ def test_planted_peers_that_let_anyone_join_are_caught(monkeypatch: pytest.Monke
     late = [
         peer
         for peer in structure.subscribers
-        for dz in peer.me.interest
-        if peer.me.bound < structure.delay(peer, dz, 1) < float("inf")
+        for dz in peer.state.interest
+        if peer.state.bound < structure.delay(peer, dz, 1) < float("inf")
     ]
     assert late
 
@@ -229,10 +231,10 @@ def test_a_peer_that_passes_nothing_on_is_found_out_by_what_publishers_say() -> 
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
+    liar = max((p for p in peers.values() if not p.state.publisher), key=lambda p: len(p.children.by_id))
     victims = set(liar.children.by_id)
     assert len(victims) >= 3
-    lying(trial, {liar.id}, lambda to, frame: None if isinstance(frame, Happening) else frame)
+    lying(trial, {liar.id}, lambda to, frame: None if isinstance(frame, PeerEvent) else frame)
     trial.terms = replace(trial.terms, events_per_period=20)
     for _ in range(QUIET):
         trial.period()
@@ -250,11 +252,11 @@ def test_a_peer_that_says_it_is_nearer_than_it_is_loses_its_children() -> None:
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    liar = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
+    liar = max((p for p in peers.values() if not p.state.publisher), key=lambda p: len(p.children.by_id))
     victims = [peer for peer, child in liar.children.by_id.items() if child.profile.bound < 8]
 
     def lie(to: int, frame: PeerFrame) -> PeerFrame:
-        if isinstance(frame, Happening):
+        if isinstance(frame, PeerEvent):
             return replace(frame, delay=frame.delay + 9.0)
         if isinstance(frame, Beat):
             return replace(frame, delays=(0.0,) * len(frame.delays))
@@ -277,8 +279,8 @@ def test_a_flood_of_joins_is_bounded_and_scored_down() -> None:
     target, flooder = world.peers[1001], world.peers[1002]
     before = target.counters.control_sent
     for _ in range(500):
-        target.receive(flooder.id, Connect(flooder.me.profile, ("0",)), world.now)
-    assert target.counters.control_sent - before <= 3 * target.me.settings.requests_per_period_max
+        target.receive(flooder.id, Connect(flooder.state.profile, ("0",)), world.now)
+    assert target.counters.control_sent - before <= 3 * target.state.settings.requests_per_period_max
     assert target.reputation.shunned(flooder.id)
     assert not target.reputation.admits(flooder.id)
 
@@ -288,12 +290,12 @@ def test_gossip_that_nobody_asked_for_or_that_comes_too_often_is_scored_down() -
     settle(trial)
     target, other = trial.world.peers[1001], trial.world.peers[1002]
     for _ in range(30):
-        target.receive(other.id, Gossip(True, (other.me.profile,), (0,)), trial.world.now)
+        target.receive(other.id, Gossip(True, (other.state.profile,), (0,)), trial.world.now)
     assert target.reputation.score(other.id) >= Fault.UNASKED.value
     for _ in range(30):
-        target.receive(other.id, Gossip(False, (other.me.profile,), (0,)), trial.world.now)
+        target.receive(other.id, Gossip(False, (other.state.profile,), (0,)), trial.world.now)
     assert target.reputation.shunned(other.id)
-    assert len(target.sampling.view) <= target.me.settings.sample_view
+    assert len(target.sampling.view) <= target.state.settings.sample_view
 
 
 def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
@@ -301,8 +303,8 @@ def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
     trial = group(peers=60)
     settle(trial)
     peers = trial.world.peers
-    dead = max((p for p in peers.values() if not p.me.publisher), key=lambda p: len(p.children.by_id))
-    ghost: Profile = dead.me.profile
+    dead = max((p for p in peers.values() if not p.state.publisher), key=lambda p: len(p.children.by_id))
+    ghost: Profile = dead.state.profile
     trial.world.crash(dead.id)
     replayer = next(number for number in peers if number >= 1000)
 
@@ -318,7 +320,7 @@ def test_replayed_gossip_keeps_no_dead_peer_in_use() -> None:
 def test_a_chase_that_is_forged_parts_nobody() -> None:
     trial = group(peers=40)
     settle(trial)
-    target = next(p for p in trial.world.peers.values() if p.me.bound and p.parents.by_id)
+    target = next(p for p in trial.world.peers.values() if p.state.bound and p.parents.by_id)
     before = dict(target.parents.by_id)
-    target.receive(4242, DetectCycle(target.id, target.dz[0], target.me.bound, 3), trial.world.now)
+    target.receive(4242, DetectCycle(target.id, target.dz[0], target.state.bound, 3), trial.world.now)
     assert target.parents.by_id == before

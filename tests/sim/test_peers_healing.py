@@ -96,7 +96,7 @@ def test_whoever_loses_a_parent_asks_another_at_once_and_whoever_is_refused_the_
 
 def test_refusals_do_not_make_a_peer_ask_without_end() -> None:
     one = bench()
-    most = one.peer.me.settings.prompt_max
+    most = one.peer.state.settings.prompt_max
     one.gossip(*[profile(number, "0") for number in range(100, 100 + 4 * most)])
     one.periods(1)
     asked = 0

@@ -16,7 +16,7 @@ from plait_core.wire.frame_types.peer_frames import (
     Connect,
     Enrol,
     Gossip,
-    Happening,
+    PeerEvent,
     PeerFrame,
     Profile,
     Pulse,
@@ -45,7 +45,7 @@ def attacked() -> ConfirmationTrial:
         if sender not in sybils:
             return frame
         match frame:
-            case Happening() | Taken():
+            case PeerEvent() | Taken():
                 return None
             case Gossip():
                 told = [gilded(each) if each.peer in sybils else each for each in frame.profiles]

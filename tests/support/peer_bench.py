@@ -6,7 +6,7 @@ from random import Random
 from typing import TypeVar
 
 from plait_core.space import DzSet
-from plait_core.wire.frame_types.peer_frames import Accept, Connect, Gossip, Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Accept, Connect, Gossip, PeerEvent, PeerFrame, Profile
 from plait_peer import THESIS, Deliver, Peer, PeerSettings, Policies, Send
 
 F = TypeVar("F", bound=PeerFrame)
@@ -70,4 +70,4 @@ class Bench:
         self.receive(child.peer, Connect(child, dz or child.dz))
 
     def event(self, sender: int, dz: str, *, publisher: int = 50, number: int = 1, delay: float = 1.0) -> None:
-        self.receive(sender, Happening(publisher, number, dz, delay, 1))
+        self.receive(sender, PeerEvent(publisher, number, dz, delay, 1))

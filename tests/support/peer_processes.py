@@ -173,11 +173,11 @@ class Processes:
                 self._wires[other, self._made] = at, self._made
                 process.node.connected(self._made, dial.address, self.now)
                 self.all[other].node.connected(self._made, "", self.now)
-            process.node.take_touched()
+            process.node.take_writable()
             for id, link in process.node.links.items():
                 if link.size and process.name not in self.silent:
                     self._on_the_way.append((self.now + LINK_S, *self._wires[at, id], link.take()))
-            for id in process.node.take_cuts():
+            for id in process.node.take_closing():
                 self.cut(at, id)
 
     def cut(self, at: int, link: int) -> None:

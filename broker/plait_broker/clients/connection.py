@@ -60,6 +60,7 @@ class Connection:
         "_version",
         "caller",
         "closing",
+        "control_rate",
         "data_bytes",
         "decoder",
         "farewell",
@@ -70,7 +71,6 @@ class Connection:
         "meeting",
         "neighbour",
         "opened_at",
-        "pace",
         "pinged_at",
         "received_at",
         "relay_buffer",
@@ -97,7 +97,7 @@ class Connection:
         """Id of the broker at the other end, once it is authenticated."""
         self.farewell = ""
         """Code of the Close frame of the other end."""
-        self.pace = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
+        self.control_rate = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
         """Rate limit of control frames of a broker at the other end."""
         self.relay_buffer = RelayBuffer()
         """The copies of events that wait for a broker at the other end."""

@@ -68,11 +68,11 @@ class DurableDelivery:
         for entry, durables in zip(entries, matched, strict=True):
             self._confirmations.acknowledge((LOG, entry.position))
             for durable in durables:
-                if durable.keeps_up and durable.subscription is not None:
+                if durable.caught_up and durable.subscription is not None:
                     if self._takes_delivery(durable):
                         self._deliver(durable, entry, now, replayed=False)
                     else:
-                        durable.keeps_up = False
+                        durable.caught_up = False
                         durable.next_position = entry.position
 
     def lost(self, entries: list[Entry], matched: list[list[DurableSubscription]], error: str) -> None:
@@ -88,7 +88,7 @@ class DurableDelivery:
 
     def pump(self, durable: DurableSubscription, now: float) -> None:
         """Read on in the log for a durable subscription, as far as its window and its connection allow."""
-        while not durable.keeps_up and self._takes_delivery(durable):
+        while not durable.caught_up and self._takes_delivery(durable):
             found = self._durables.readable(durable)
             if found is None:
                 return
@@ -97,7 +97,7 @@ class DurableDelivery:
     def fetched(self, ticket: int, records: Sequence[LogRecord], lost: bool, error: str | None, now: float) -> None:
         """Take the answer to a Fetch."""
         if error is not None:
-            self._durables.not_fetched(ticket, now)
+            self._durables.fetch_failed(ticket, now)
             return
         durable, entries, up_to = self._durables.fetched(ticket, records)
         subscription = durable.subscription
@@ -122,7 +122,7 @@ class DurableDelivery:
             durable.next_position = entry.position + 1
             self._deliver(durable, entry, now, replayed=True)
         durable.next_position = max(durable.next_position, up_to + 1)
-        durable.keeps_up = durable.subscription is not None and durable.next_position > self._durables.stored
+        durable.caught_up = durable.subscription is not None and durable.next_position > self._durables.stored
 
     # --- one delivery -------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class StagedWrites(NamedTuple):
     durables: list[DurableSubscription]
     waiting: list[WaitingRequest]
     forgotten: list[tuple[str, str]]
-    memories: dict[tuple[int, int], bytes]
+    documents: dict[tuple[int, int], bytes]
 
 
 class DurableSubscriptions:
@@ -81,7 +81,7 @@ class DurableSubscriptions:
         self._pending: dict[int, StagedWrites] = {}
         self._fetches: dict[int, tuple[DurableSubscription, int, int]] = {}
         """By ticket: subscription, first position, and the last stored position at that time."""
-        self._again: dict[DurableSubscription, float] = {}
+        self._retry_at: dict[DurableSubscription, float] = {}
         """When to read again for subscriptions whose Fetch failed."""
         self._to_fetch: list[Fetch] = []
         self._failing = False
@@ -98,7 +98,7 @@ class DurableSubscriptions:
             return False
         return self._failing or not self._dirty
 
-    def hurry(self, now: float) -> None:
+    def flush_now(self, now: float) -> None:
         """Store at once what waits to be stored, since the broker stops."""
         self._failing = False
         if self._flush_at is not None:
@@ -139,12 +139,12 @@ class DurableSubscriptions:
     def _drop(self, durable: DurableSubscription) -> None:
         del self._by_key[durable.owner, durable.name]
         self._dirty.pop(durable, None)
-        self._again.pop(durable, None)
+        self._retry_at.pop(durable, None)
 
     def store_document(self, key: tuple[int, int], frame: bytes) -> None:
         """Store another broker's document beyond this broker's life; an empty frame deletes it."""
         self._late.pop(key, None)
-        self._stage.memories[key] = frame
+        self._stage.documents[key] = frame
         self.due_at = -inf
 
     def attach(self, durable: DurableSubscription, subscription: Subscription) -> None:
@@ -157,14 +157,14 @@ class DurableSubscriptions:
         """Read on from the cursor, so that unacknowledged deliveries are sent again."""
         durable.in_flight.clear()
         durable.next_position = durable.acknowledged + 1
-        durable.keeps_up = durable.next_position > self.stored
+        durable.caught_up = durable.next_position > self.stored
 
     def detach(self, durable: DurableSubscription, now: float) -> None:
         """Detach a durable subscription from its client."""
-        if durable.keeps_up and not durable.in_flight:
+        if durable.caught_up and not durable.in_flight:
             durable.advance(self.stored)
         durable.subscription = None
-        durable.keeps_up = False
+        durable.caught_up = False
         self.touch(durable, now)
 
     def touch(self, durable: DurableSubscription, now: float, waiting: WaitingRequest | None = None) -> None:
@@ -184,7 +184,7 @@ class DurableSubscriptions:
 
     def sent_up_to(self, durable: DurableSubscription) -> int:
         """Return the last position that a durable subscription has passed."""
-        return self.stored if durable.keeps_up else durable.next_position - 1
+        return self.stored if durable.caught_up else durable.next_position - 1
 
     # --- storing ------------------------------------------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class DurableSubscriptions:
         outputs: list[Output] = []
         stage = self._stage
         due = self._flush_at is not None and now >= self._flush_at
-        if due or stage.waiting or stage.entries or stage.memories:
+        if due or stage.waiting or stage.entries or stage.documents:
             self._flush_at = None
             if due:
-                stage.memories.update({key: what for key, what in self._late.items() if key not in stage.memories})
+                stage.documents.update({key: what for key, what in self._late.items() if key not in stage.documents})
                 self._late.clear()
             stage.durables.extend(self._dirty)
             self._dirty.clear()
@@ -216,12 +216,12 @@ class DurableSubscriptions:
         if self._to_fetch:
             outputs += self._to_fetch
             self._to_fetch = []
-        self._look_due()
+        self._update_due()
         return outputs
 
-    def _look_due(self) -> None:
+    def _update_due(self) -> None:
         """Set `due_at` when nothing is staged."""
-        self.due_at = min(self._again.values(), default=inf)
+        self.due_at = min(self._retry_at.values(), default=inf)
         if self._flush_at is not None:
             self.due_at = min(self.due_at, self._flush_at)
 
@@ -243,8 +243,8 @@ class DurableSubscriptions:
             for durable in stage.durables:
                 if self._by_key.get((durable.owner, durable.name)) is durable:
                     self.touch(durable, now + RETRY_S - CURSOR_DELAY_S)
-            newer = [stage.memories for stage in (*self._pending.values(), self._stage)]
-            late = {key: what for key, what in stage.memories.items() if not any(key in one for one in newer)}
+            newer = [stage.documents for stage in (*self._pending.values(), self._stage)]
+            late = {key: what for key, what in stage.documents.items() if not any(key in one for one in newer)}
             if late:
                 self._late.update(late)
                 self._flush_by(now + RETRY_S)
@@ -300,17 +300,17 @@ class DurableSubscriptions:
             durable.acknowledged = max(durable.acknowledged, entries[0].position - 1 if entries else up_to)
         return durable, entries, up_to
 
-    def not_fetched(self, ticket: int, now: float) -> None:
+    def fetch_failed(self, ticket: int, now: float) -> None:
         """Try a failed Fetch again after RETRY_S. Nothing is lost."""
         durable, _, _ = self._fetches.pop(ticket)
-        self._again[durable] = now + RETRY_S
+        self._retry_at[durable] = now + RETRY_S
         self.due_at = min(self.due_at, now + RETRY_S)
 
     def retry(self, now: float) -> list[DurableSubscription]:
         """Return the subscriptions whose failed Fetch is to be tried again now."""
-        due = [durable for durable, at in self._again.items() if at <= now]
+        due = [durable for durable, at in self._retry_at.items() if at <= now]
         for durable in due:
-            del self._again[durable]
+            del self._retry_at[durable]
             durable.fetching = False
         return due
 
@@ -326,5 +326,5 @@ def _persist(ticket: int, stage: StagedWrites) -> Persist:
         tuple(LogRecord(entry.position, entry.logged_us, entry.frame.block) for entry in stage.entries),
         tuple(durable.cursor() for durable in dict.fromkeys(stage.durables)),
         tuple(stage.forgotten),
-        tuple(StoredDocument(*key, frame) for key, frame in stage.memories.items()),
+        tuple(StoredDocument(*key, frame) for key, frame in stage.documents.items()),
     )

@@ -62,7 +62,7 @@ class Keepalive:
     def ping(self, connection: Connection, session: Session, now: float) -> None:
         """Send a ping. Its pong measures the round-trip time, and proves that the notices before it have arrived."""
         connection.pinged_at = now
-        proves = bool(session.news)  # then it must not overtake deliveries
+        proves = bool(session.pending_notices)  # then it must not overtake deliveries
         session.begin_proof()
         connection.send(Ping(new_id(self._randomness)), behind=proves)
 
@@ -75,7 +75,7 @@ class Keepalive:
         if connection.pinged_at is not None:
             half_us = round((now - connection.pinged_at) * 500_000)
             connection.pinged_at = None
-            session.proving.clear()
+            session.unproven_notices.clear()
             known = session.link_delay_us
             # Queueing at either end only ever adds: follow falls at once, rises slowly.
             session.link_delay_us = half_us if not known or half_us < known else known + (half_us - known) // 8
@@ -121,5 +121,5 @@ class Keepalive:
         silent_s = now - connection.received_at
         if silent_s >= DEAD_AFTER_HEARTBEATS * heartbeat_s:
             self._teardown.close(connection, Code.TIMEOUT, f"silent for {silent_s:.1f} s", retryable=True)
-        elif connection.pinged_at is None and (silent_s >= heartbeat_s or session.news):
+        elif connection.pinged_at is None and (silent_s >= heartbeat_s or session.pending_notices):
             self.ping(connection, session, now)

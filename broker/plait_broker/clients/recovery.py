@@ -40,7 +40,7 @@ def recover(
         index.add(durable)
     for record in recovered.recent:
         admission.recover(entry_of(record).frame.id)
-    documents, bad = _decode(recovered.memories)
+    documents, bad = _decode(recovered.documents)
     overlay.counts["bad_documents"] += bad
     overlay.recall(documents, now)
 

@@ -23,10 +23,10 @@ from .access import Principal
 from .connection import Connection
 from .delivery_queue import DeliveryQueue, Queued
 
-NEWS_MAX: Final = 10_000
+PENDING_NOTICES_MAX: Final = 10_000
 """Unacknowledged notices of one session: as many as it may have subscriptions."""
 
-NewsKey: TypeAlias = tuple[int, NoticeKind, str]
+NoticeKey: TypeAlias = tuple[int, NoticeKind, str]
 """Subscription, kind and reason of a notice."""
 
 
@@ -164,7 +164,7 @@ class DurableSubscription:
     """Positions that were sent and not acknowledged."""
     subscription: Subscription | None = None
     """The open subscription of the client that uses it."""
-    keeps_up: bool = False
+    caught_up: bool = False
     """Whether every stored entry was sent or did not match, so that it gets new entries directly."""
     fetching: bool = False
     kept: bool = False
@@ -172,7 +172,7 @@ class DurableSubscription:
 
     def may_read(self, window: int) -> bool:
         """Return whether more of the log could be sent to it now."""
-        return not self.keeps_up and not self.fetching and self.pending < window
+        return not self.caught_up and not self.fetching and self.pending < window
 
     @property
     def pending(self) -> int:
@@ -221,9 +221,9 @@ class Session:
     link_delay_us: int = 0
     """Half the measured round-trip time."""
     detached_at: float | None = None
-    news: dict[NewsKey, Notice] = field(default_factory=dict)
+    pending_notices: dict[NoticeKey, Notice] = field(default_factory=dict)
     """Notices that may not have arrived; they are sent again when the session is resumed."""
-    proving: dict[NewsKey, Notice] = field(default_factory=dict)
+    unproven_notices: dict[NoticeKey, Notice] = field(default_factory=dict)
     """Notices sent before the last ping; its pong proves that they have arrived."""
     publish_open: bool = True
     subscribe_open: bool = True
@@ -235,24 +235,24 @@ class Session:
 
     def notify(self, notice: Notice, *, behind: bool = False) -> None:
         """Send a notice, now or when the session is resumed. `behind`: after the deliveries written so far."""
-        self.news[notice.subscription, notice.kind, notice.reason] = notice
-        if len(self.news) > NEWS_MAX:
-            del self.news[next(iter(self.news))]
+        self.pending_notices[notice.subscription, notice.kind, notice.reason] = notice
+        if len(self.pending_notices) > PENDING_NOTICES_MAX:
+            del self.pending_notices[next(iter(self.pending_notices))]
         if self.connection is not None:
             self.connection.send(notice, behind=behind)
 
     def notify_again(self) -> None:
         """Send the unacknowledged notices again, without their counts: the client may have got them."""
-        again = [*self.proving.values(), *self.news.values()]
-        self.proving, self.news = {}, {}
+        again = [*self.unproven_notices.values(), *self.pending_notices.values()]
+        self.unproven_notices, self.pending_notices = {}, {}
         for notice in again:
             closed = notice.kind is NoticeKind.CLOSED
             self.notify(notice if closed else Notice(notice.subscription, notice.kind, notice.reason))
 
     def begin_proof(self) -> None:
         """Note that a ping is sent: its pong proves that the notices before it have arrived."""
-        self.proving |= self.news
-        self.news = {}
+        self.unproven_notices |= self.pending_notices
+        self.pending_notices = {}
 
     def permit(self, principal: Principal) -> None:
         """Apply a principal's permissions from now on."""

@@ -29,7 +29,7 @@ from .errors import LogError, LogInUse, LogTooNew, error_text
 from .high_water_mark import HighWaterMark
 from .reader import RecordReader
 from .repair import DATABASE, open_store
-from .store import Store, connect, read_cursors, read_memories
+from .store import Store, connect, read_cursors, read_documents
 from .writer import CLOSED, LogWriter, Retention, Stored
 
 __all__ = ["EventLog", "LogError", "LogInUse", "LogStats", "LogTooNew", "Retention"]
@@ -152,7 +152,7 @@ class EventLog:
         try:
             with closing(connect(self._path, reading=True)) as connection:
                 cursors, damaged = read_cursors(connection)
-                memories = read_memories(connection)
+                documents = read_documents(connection)
                 reader = RecordReader(connection)
                 records = reader.recent(recent, recent_bytes_max, last=last)
         except sqlite3.Error as error:
@@ -164,7 +164,7 @@ class EventLog:
         highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
         secret = self._store.secret
         log = incarnation_of(incarnation_key_of(secret))
-        return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(memories), secret)
+        return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(documents), secret)
 
     def persist(self, persist: Persist, done: Stored) -> None:
         """Store all of it or nothing, then call `done(ticket, error)`; calls keep the order of requests, including

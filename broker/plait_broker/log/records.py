@@ -113,19 +113,19 @@ def cursor_key(owner: str, name: str) -> tuple[bytes, bytes]:
     return owner.encode(), name.encode()
 
 
-def memory_key(origin: int, number: int) -> tuple[bytes, bytes]:
+def document_key(origin: int, number: int) -> tuple[bytes, bytes]:
     """Return a document's key, as in its row: numbers of 64 bits, which exceed SQLite's own."""
     return origin.to_bytes(8, "big"), number.to_bytes(8, "big")
 
 
-def memory_row(memory: StoredDocument) -> Row:
+def document_row(document: StoredDocument) -> Row:
     """Return origin, number, frame, checksum."""
-    origin, number = memory_key(memory.origin, memory.number)
-    return origin, number, memory.frame, crc32(memory.frame, crc32(origin + number))
+    origin, number = document_key(document.origin, document.number)
+    return origin, number, document.frame, crc32(document.frame, crc32(origin + number))
 
 
-def checked_memory(row: Row) -> StoredDocument:
-    """Return a verified document; raise Damaged unless the row is exactly what `memory_row` made."""
+def checked_document(row: Row) -> StoredDocument:
+    """Return a verified document; raise Damaged unless the row is exactly what `document_row` made."""
     origin, number, frame, checksum = row
     try:
         valid = len(origin) == len(number) == 8 and crc32(frame, crc32(origin + number)) == checksum

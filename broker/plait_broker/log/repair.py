@@ -20,7 +20,7 @@ from .errors import is_damage, is_schema_missing, is_truncated
 from .high_water_mark import Marked
 from .reader import RecordReader, Walk
 from .records import StoredState
-from .store import Batch, Store, connect, read_cursors, read_memories, read_secret
+from .store import Batch, Store, connect, read_cursors, read_documents, read_secret
 
 DATABASE: Final = "log.db"
 REPAIRED: Final = "repaired.db"
@@ -168,7 +168,7 @@ def _copy_identity(connection: sqlite3.Connection, store: Store) -> int:
 def _copy_cursors(connection: sqlite3.Connection, store: Store) -> int:
     cursors, _ = read_cursors(connection)
     batch = Batch(store.tally)
-    batch.add(Persist(0, cursors=tuple(cursors), memories=tuple(read_memories(connection))))
+    batch.add(Persist(0, cursors=tuple(cursors), documents=tuple(read_documents(connection))))
     store.commit(batch)
     return len(cursors)
 

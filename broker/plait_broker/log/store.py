@@ -26,12 +26,12 @@ from .records import (
     StoredState,
     Tally,
     checked_cursor,
-    checked_memory,
+    checked_document,
     checked_tally,
     cursor_key,
     cursor_row,
-    memory_key,
-    memory_row,
+    document_key,
+    document_row,
     numbers_checksum,
     record_row,
     tally_row,
@@ -55,7 +55,7 @@ VACUUM_PAGES: Final = 128
 """Pages freed at once: each may have to be moved, so this writes half a megabyte between two commits."""
 
 _CREATE_IDENTITY: Final = "CREATE TABLE IF NOT EXISTS identity (secret BLOB NOT NULL, checksum INTEGER NOT NULL)"
-_CREATE_MEMORY: Final = """CREATE TABLE IF NOT EXISTS memory (origin BLOB NOT NULL, number BLOB NOT NULL,
+_CREATE_DOCUMENTS: Final = """CREATE TABLE IF NOT EXISTS document (origin BLOB NOT NULL, number BLOB NOT NULL,
     frame BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (origin, number)) WITHOUT ROWID"""
 _SCHEMA: Final = (
     "CREATE TABLE version (version INTEGER NOT NULL, checksum INTEGER NOT NULL)",
@@ -67,12 +67,12 @@ _SCHEMA: Final = (
     _CREATE_IDENTITY,
     """CREATE TABLE tally (last_position INTEGER NOT NULL, latest_us INTEGER NOT NULL, records INTEGER NOT NULL,
         bytes INTEGER NOT NULL, checksum INTEGER NOT NULL)""",
-    _CREATE_MEMORY,
+    _CREATE_DOCUMENTS,
 )
 _INSERT: Final = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 """Replacing, because a flipped bit may have put another row at this position."""
 SELECT_CURSORS: Final = "SELECT owner, name, filter, acknowledged, beyond, checksum FROM cursor"
-SELECT_MEMORIES: Final = "SELECT origin, number, frame, checksum FROM memory"
+SELECT_DOCUMENTS: Final = "SELECT origin, number, frame, checksum FROM document"
 _OLDEST: Final = "SELECT position, length(block) FROM record ORDER BY position LIMIT ?"
 _TALLY: Final = "last_position, latest_us, records, bytes, checksum"
 _SET_TALLY: Final = f"INSERT OR REPLACE INTO tally (rowid, {_TALLY}) VALUES (1, ?, ?, ?, ?, ?)"  # noqa: S608 constants
@@ -91,7 +91,7 @@ class Batch:
         self.records: list[Row] = []
         self.cursors: dict[tuple[bytes, bytes], Row | None] = {}
         """The last row of each durable subscription; None deletes it."""
-        self.memories: dict[tuple[bytes, bytes], Row | None] = {}
+        self.documents: dict[tuple[bytes, bytes], Row | None] = {}
         """The last row of each document of another broker; None deletes it."""
 
     def add(self, persist: Persist) -> None:
@@ -107,15 +107,15 @@ class Batch:
             cursors = {cursor_key(owner, name): None for owner, name in persist.forgotten} | {
                 cursor_key(cursor.owner, cursor.name): cursor_row(cursor) for cursor in persist.cursors
             }
-            memories = {
-                memory_key(memory.origin, memory.number): memory_row(memory) if memory.frame else None
-                for memory in persist.memories
+            documents = {
+                document_key(document.origin, document.number): document_row(document) if document.frame else None
+                for document in persist.documents
             }
         except (struct_error, TypeError, ValueError) as error:
             raise CommitRefused(f"it cannot be stored: {error}") from error
         self.records += rows
         self.cursors |= cursors
-        self.memories |= memories
+        self.documents |= documents
         self.tally = Tally(last, latest_us, self.tally.records + len(rows), self.tally.bytes + size)
 
     def follow(self, kept: StoredState) -> None:
@@ -157,7 +157,7 @@ class Store:
         if new:
             self._create()
         else:
-            self.connection.execute(_CREATE_MEMORY)  # an older one has none
+            self.connection.execute(_CREATE_DOCUMENTS)  # an older one has none
 
     def _create(self) -> None:
         with self._transaction():
@@ -204,7 +204,7 @@ class Store:
 
     def check_form(self) -> None:
         """Raise sqlite3.Error if a table or a column is missing."""
-        for statement in (_OLDEST, SELECT_RECORDS, SELECT_CURSORS, SELECT_MEMORIES):
+        for statement in (_OLDEST, SELECT_RECORDS, SELECT_CURSORS, SELECT_DOCUMENTS):
             self.connection.execute(f"EXPLAIN {statement}", (0,) * statement.count("?")).fetchall()
 
     def check_structure(self) -> None:
@@ -223,11 +223,11 @@ class Store:
                     self.connection.execute("DELETE FROM cursor WHERE owner = ? AND name = ?", key)
                 else:
                     self.connection.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?, ?, ?)", row)
-            for key, row in batch.memories.items():
+            for key, row in batch.documents.items():
                 if row is None:
-                    self.connection.execute("DELETE FROM memory WHERE origin = ? AND number = ?", key)
+                    self.connection.execute("DELETE FROM document WHERE origin = ? AND number = ?", key)
                 else:
-                    self.connection.execute("INSERT OR REPLACE INTO memory VALUES (?, ?, ?, ?)", row)
+                    self.connection.execute("INSERT OR REPLACE INTO document VALUES (?, ?, ?, ?)", row)
             self._store_tally(batch.tally)
         self.tally = batch.tally
 
@@ -335,16 +335,16 @@ def read_cursors(connection: sqlite3.Connection) -> tuple[list[Cursor], int]:
     return cursors, damaged
 
 
-def read_memories(connection: sqlite3.Connection) -> list[StoredDocument]:
+def read_documents(connection: sqlite3.Connection) -> list[StoredDocument]:
     """Return all valid documents of other brokers; these brokers resend missing ones when they connect."""
-    memories: list[StoredDocument] = []
+    documents: list[StoredDocument] = []
     rows: list[Row] = []
     try:
-        rows.extend(connection.execute(SELECT_MEMORIES))
+        rows.extend(connection.execute(SELECT_DOCUMENTS))
     except sqlite3.DatabaseError as error:
         if not (is_unreadable(error) or is_schema_missing(error)):
             raise
     for row in rows:
         with suppress(Damaged):
-            memories.append(checked_memory(row))
-    return memories
+            documents.append(checked_document(row))
+    return documents

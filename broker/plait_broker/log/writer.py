@@ -173,7 +173,7 @@ class LogWriter:
         began, before = perf_counter(), self._store.tally
         batch = Batch(before)
         outcomes = [waiting.refused or _added(batch, waiting.persist) for waiting in group]
-        if not (batch.records or batch.cursors or batch.memories):
+        if not (batch.records or batch.cursors or batch.documents):
             return outcomes
         try:
             self._store.commit(batch)

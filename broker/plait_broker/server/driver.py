@@ -48,7 +48,7 @@ class BrokerDriver:
         self._turn_bytes = 0
         self._reads = 0
         """Reads in this turn of the loop."""
-        self._lone = True
+        self._single_read = True
         """Whether the last turn had a single read. This turn then probably has one too, and its output is written at
         once."""
         self._output_due = False
@@ -134,7 +134,7 @@ class BrokerDriver:
         self._turn_bytes += len(data)
         self._output_due = True
         try:
-            if self._turn_bytes >= TURN_BYTES_MAX or (self._lone and self._reads == 1):
+            if self._turn_bytes >= TURN_BYTES_MAX or (self._single_read and self._reads == 1):
                 self._write_output()
         finally:
             if not self._flush_scheduled:
@@ -176,7 +176,7 @@ class BrokerDriver:
     def _flush(self) -> None:
         self._flush_scheduled = False
         if not self._stopped:
-            self._lone, self._reads = self._reads <= 1, 0
+            self._single_read, self._reads = self._reads <= 1, 0
             try:
                 if self._output_due:
                     self._write_output()

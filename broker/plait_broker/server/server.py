@@ -140,11 +140,11 @@ class BrokerServer:
         log.info("broker %s listens on %s, http on %s", config.name, self.listen, self.http or "off")
 
     async def _start_telemetry(self, started: AsyncExitStack, broker: Broker) -> None:
-        place = self.configuration.telemetry
-        if place is not None:
-            telemetry = broker.observe(place.settings)
+        config = self.configuration.telemetry
+        if config is not None:
+            telemetry = broker.observe(config.settings)
             sampler, home = Sampler(broker, telemetry), f"broker-{broker.settings.name}"
-            self._telemetry = Recording(broker.id, home, telemetry, sampler, place, time.time_ns() // 1000)
+            self._telemetry = Recording(broker.id, home, telemetry, sampler, config, time.time_ns() // 1000)
             await self._telemetry.start()
             started.push_async_callback(self._telemetry.stop)
 
@@ -207,7 +207,7 @@ class BrokerServer:
         listen = overlay.tls.listen if overlay.tls is not None else self.configuration.listen
         return overlay.interface or (listen.host if listen.is_one_address else "")
 
-    def _linking(self) -> LinkSettings:
+    def _link_settings(self) -> LinkSettings:
         """Return the link settings with the address for other brokers, as far as it is known."""
         overlay = self.configuration.overlay
         listen = overlay.tls.listen if overlay.tls is not None else self.configuration.listen
@@ -218,7 +218,7 @@ class BrokerServer:
 
     def _new_broker(self, recovered: Recovered) -> Broker:
         broker = Broker(
-            replace(self.configuration.settings, linking=self._linking()),
+            replace(self.configuration.settings, linking=self._link_settings()),
             random.SystemRandom(),
             self._auth.gate,
             now=time.monotonic(),
@@ -324,7 +324,7 @@ class BrokerServer:
         contexts = server_context(configuration.tls) if configuration.tls is not None else None
         http_contexts = self._http_context(configuration)
         kept: dict[str, Any] = {key: getattr(before, key) for key in _AT_START_ONLY if key != "name"}
-        linking = replace(self._linking(), secret=configuration.overlay.links.secret)
+        linking = replace(self._link_settings(), secret=configuration.overlay.links.secret)
         settings = replace(configuration.settings, name=before.name, linking=linking)
         merged = replace(configuration, settings=settings, **kept)
         if self.generated_token is None and needs_token(merged):
@@ -343,7 +343,7 @@ class BrokerServer:
         for key in _AT_START_ONLY:
             if getattr(configuration, key) != getattr(before, key):
                 log.warning("%s has changed, which takes effect at the next start", key)
-        if _tls_place(configuration) != _tls_place(before):
+        if _tls_endpoint(configuration) != _tls_endpoint(before):
             log.warning("the address for TLS has changed, which takes effect at the next start")
         log.info("the configuration was reloaded")
 
@@ -466,7 +466,7 @@ def _within_descriptors(limits: ConnectionLimits) -> ConnectionLimits:
     return replace(limits, connections_max=possible)
 
 
-def _tls_place(configuration: Configuration) -> tuple[Endpoint | None, bool] | None:
+def _tls_endpoint(configuration: Configuration) -> tuple[Endpoint | None, bool] | None:
     tls = configuration.tls
     return (tls.listen, tls.plain_http) if tls is not None else None
 

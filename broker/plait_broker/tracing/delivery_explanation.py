@@ -127,7 +127,7 @@ def _stream(sent: Json, name: str, broker: str) -> str:
 def _not_remembered(home: Json, others: Mapping[str, Json], event: str, broker: str) -> Json:
     """Explain an event that no broker remembers."""
     known = {broker: home, **others}
-    if not any(_part(report, "memory").get("full") for report in known.values()):
+    if not any(_part(report, "history").get("full") for report in known.values()):
         return _explanation("never_seen", f"no reachable broker has seen {event} since it started")
     windows = "; ".join(_window(report, name) for name, report in known.items())
     return _explanation("too_long_ago", f"no broker remembers {event}: {windows}")
@@ -163,10 +163,10 @@ def _explanation(state: str, text: str, matches: Json | None = None, facts: Json
 
 def _window(report: Json, name: str) -> str:
     """Describe how far back a broker's history goes."""
-    memory = _part(report, "memory")
-    if not memory.get("full"):
-        return f"{name} remembers all since it started, {_seconds(memory.get('since_s', 0.0))} ago"
-    return f"{name} remembers the last {memory.get('events')} events, {_seconds(memory.get('since_s', 0.0))}"
+    history = _part(report, "history")
+    if not history.get("full"):
+        return f"{name} remembers all since it started, {_seconds(history.get('since_s', 0.0))} ago"
+    return f"{name} remembers the last {history.get('events')} events, {_seconds(history.get('since_s', 0.0))}"
 
 
 def _will_retransmit(published: tuple[str, Json] | None) -> bool:

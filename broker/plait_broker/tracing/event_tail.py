@@ -1,7 +1,7 @@
-"""The last events of a broker, and the passage of one event: for the live page's event tail and trace view.
+"""The last events of a broker, and what one broker knows of one event: for the live page's event tail and trace view.
 
 Both read the history (`event_history.py`), so events need no mark and take no extra step. The broker that an event was
-published at lists it; other brokers report its passage.
+published at lists it; other brokers report what they know of it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def describe_recent(broker: BrokerView, query: Json, now: float) -> Json:
     return {"broker": broker.settings.name, "events": list(events)}
 
 
-def describe_passage(broker: BrokerView, query: Json, now: float) -> Json:
+def describe_event(broker: BrokerView, query: Json, now: float) -> Json:
     """Return what this broker recorded of one event. Raise EventInvalid if the query names none."""
     id = EventId.parse(str(query.get("event", "")))
-    known = broker.explaining.memory.find(id)
-    drops = broker.explaining.memory.drops(id)
+    known = broker.explaining.history.find(id)
+    drops = broker.explaining.history.drops(id)
     report: Json = {
         "broker": broker.settings.name,
         "id": id_text(broker.id),
@@ -78,7 +78,7 @@ def describe_passage(broker: BrokerView, query: Json, now: float) -> Json:
 
 def _published(broker: BrokerView) -> Iterator[Remembered]:
     """Return the latest events published here, the latest first."""
-    latest = islice(reversed(broker.explaining.memory.events), LOOKED_AT_MAX)
+    latest = islice(reversed(broker.explaining.history.events), LOOKED_AT_MAX)
     return (entry for entry in map(Remembered._make, latest) if entry.arrival is None)
 
 

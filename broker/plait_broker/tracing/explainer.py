@@ -15,7 +15,7 @@ from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMe
 
 from ..pipeline.observer import EventObserver
 from .broker_summary import ResourceFacts, describe_summary
-from .event_tail import describe_passage, describe_recent
+from .event_tail import describe_event, describe_recent
 from .local_status import describe_local_status
 from .remote_queries import RemoteQueries
 from .route_explanation import describe_interest, describe_route
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 ANSWERS: Final[dict[str, Callable[[BrokerView, Json, float], Json]]] = {
     "broker": lambda broker, query, now: broker.describe(),
-    "digest": describe_summary,
-    "passage": describe_passage,
+    "summary": describe_summary,
+    "event": describe_event,
     "recent": describe_recent,
     "interest": describe_interest,
     "route": describe_route,
@@ -44,7 +44,7 @@ class Explainer:
         self, broker: BrokerView, observer: EventObserver, send: Callable[[TraceMessage], None], now: float
     ) -> None:
         """`send` sends a frame to another broker."""
-        self.memory = observer.history
+        self.history = observer.history
         self.tracing = observer.tracing
         self.queries = RemoteQueries(broker.id, send, self._answer, now)
         self._observer = observer

@@ -32,10 +32,10 @@ DROPS_SHOWN: Final = 16
 def describe_local_status(broker: BrokerView, query: Json, now: float) -> Json:
     """Return this broker's report. Raise EventInvalid or FilterError if the query names no event or no filter."""
     id = EventId.parse(str(query.get("event", "")))
-    known = broker.explaining.memory.find(id)
+    known = broker.explaining.history.find(id)
     report: Json = {
         "broker": broker.settings.name,
-        "memory": _memory(broker, now),
+        "history": _history(broker, now),
         "event": None if known is None else _event(broker, known, now),
         "drops": _drops(broker, id, now),
     }
@@ -55,12 +55,12 @@ def describe_local_status(broker: BrokerView, query: Json, now: float) -> Json:
     return report
 
 
-def _memory(broker: BrokerView, now: float) -> Json:
+def _history(broker: BrokerView, now: float) -> Json:
     """Describe how far back the history goes: to this broker's start unless it is full."""
-    memory = broker.explaining.memory
-    since = memory.since()
+    history = broker.explaining.history
+    since = history.since()
     return {
-        "events": len(memory.events),
+        "events": len(history.events),
         "full": since is not None,
         "since_s": round(now - (broker.started_at if since is None else since), 3),
     }
@@ -82,7 +82,7 @@ def _event(broker: BrokerView, known: Remembered, now: float) -> Json:
 def _drops(broker: BrokerView, id: EventId, now: float) -> list[Json]:
     """Return the drops of the event at this broker."""
     name = broker.overlay.map.name
-    drops = [drop for drop, _ in zip(broker.explaining.memory.drops(id), range(DROPS_SHOWN), strict=False)]
+    drops = [drop for drop, _ in zip(broker.explaining.history.drops(id), range(DROPS_SHOWN), strict=False)]
     return [
         {
             "reason": drop.reason,
@@ -120,12 +120,12 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 
 def outcome_of(broker: BrokerView, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
     """Return the outcome of an event here for a subscription whose filter matches it."""
-    id, memory = known.frame.id, broker.explaining.memory
+    id, history = known.frame.id, broker.explaining.history
     if party.routing and not broker.fits(known.frame, party.routing):
         return {"state": "other_tags"}
     if party.since > known.at:
         return {"state": "not_yet", "by_s": round(party.since - known.at, 6)}
-    for drop in memory.drops(id):
+    for drop in history.drops(id):
         if drop.subscription == party.number:
             return {"state": "dropped", "reason": drop.reason, "ago_s": round(now - drop.at, 6)}
     if isinstance(party, DurableSubscription):
@@ -135,7 +135,7 @@ def outcome_of(broker: BrokerView, party: Subscription | DurableSubscription, kn
         before, entry = waiting
         state = "behind" if party.session.connection is not None else "away"
         return {"state": "waiting", "reason": state, "before": before, "since_s": round(now - entry.arrived, 6)}
-    written = memory.written_at(id, party.number)
+    written = history.written_at(id, party.number)
     at = known.at if written is None else written
     delay_us = (known.arrival.delay_us if known.arrival is not None else 0) + round((at - known.at) * 1_000_000)
     return {

@@ -49,13 +49,13 @@ class RemoteQueries:
 
     def __init__(
         self,
-        me: int,
+        own_id: int,
         send: Callable[[Query | QueryResult], None],
         answer: Callable[[str, Json, float], Json],
         now: float,
     ) -> None:
         """`send` sends a frame to another broker; `answer` answers a query on a topic, of this broker or of another."""
-        self._me = me
+        self._own_id = own_id
         self._send = send
         self._answer = answer
         self._rate_limit = TokenBucket(ANSWERS_PER_S, ANSWERS_BURST, now)
@@ -69,9 +69,9 @@ class RemoteQueries:
         """Query these brokers, which may include this one; `done` receives the results of those that answered."""
         answers: dict[int, Json] = {}
         waiting = dict.fromkeys(brokers)
-        if self._me in waiting:
-            del waiting[self._me]
-            answers[self._me] = self._answer(topic, arguments, now)
+        if self._own_id in waiting:
+            del waiting[self._own_id]
+            answers[self._own_id] = self._answer(topic, arguments, now)
         text = json.dumps(arguments)
         assert len(text) <= FACTS_CHARACTERS_MAX, "the HTTP server limits the length of a path"
         if not waiting or len(self.pending) >= PENDING_MAX:
@@ -115,7 +115,7 @@ class RemoteQueries:
     def _send_query(self, number: int) -> None:
         query = self.pending[number]
         for broker in list(query.waiting):
-            self._send(Query(broker, self._me, number, query.topic, query.text))
+            self._send(Query(broker, self._own_id, number, query.topic, query.text))
 
     def _finish(self, number: int) -> None:
         query = self.pending.pop(number)
@@ -128,7 +128,7 @@ class RemoteQueries:
         text = json.dumps(self._answer(query.topic, arguments, now))
         if len(text) > FACTS_CHARACTERS_MAX:
             text = json.dumps({"error": f"an answer of {len(text)} characters"})
-        self._send(QueryResult(query.source, self._me, query.number, text))
+        self._send(QueryResult(query.source, self._own_id, query.number, text))
 
 
 def _object(text: str) -> Json | None:

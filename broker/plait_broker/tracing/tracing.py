@@ -61,10 +61,10 @@ class Trail:
 class Tracing:
     """All marked events at one broker."""
 
-    def __init__(self, me: int, sessions: Sessions, now: float) -> None:
+    def __init__(self, own_id: int, sessions: Sessions, now: float) -> None:
         self.live: dict[EventId, Trail] = {}
         self.stopwatch: Stopwatch = lambda: 0.0
-        self._me = me
+        self._own_id = own_id
         self._sessions = sessions
         self.outgoing: list[TraceStep] = []
         """Steps to send to the brokers that the events were published at."""
@@ -79,7 +79,7 @@ class Tracing:
         """Trace an event that a client is about to publish; return False if its broker's clients mark too many."""
         if not self._marks.take(now):
             return False
-        self._add(Trail(id, self._me, now + LIVE_S, session))
+        self._add(Trail(id, self._own_id, now + LIVE_S, session))
         return True
 
     def unmark(self, id: EventId) -> None:
@@ -128,7 +128,7 @@ class Tracing:
         trail = self.live.get(frame.id)
         if trail is not None and trail.came is not frame:
             trail.came = frame
-            beyond = [home for home, _, _ in frame.destinations if home != self._me]
+            beyond = [home for home, _, _ in frame.destinations if home != self._own_id]
             self._report(trail, StepKind.CAME, delay_us, beyond, len(beyond), peer=frame.path[-1])
 
     def sent(
@@ -205,7 +205,7 @@ class Tracing:
     def receive(self, step: TraceStep) -> None:
         """Pass another broker's step of an event published here to its client."""
         trail = self.live.get(EventId(step.publisher, step.sequence))
-        if trail is not None and trail.root == self._me:
+        if trail is not None and trail.root == self._own_id:
             self._send_to_client(trail.session, step)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -246,8 +246,10 @@ class Tracing:
         if trail.steps > STEPS_MAX:
             return
         named = tuple(party for party, _ in zip(parties, range(PARTIES_MAX), strict=False))
-        step = TraceStep(trail.root, self._me, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason)
-        if trail.root == self._me:
+        step = TraceStep(
+            trail.root, self._own_id, *trail.id, kind, delay_us, took_us, link_us, peer, count, named, reason
+        )
+        if trail.root == self._own_id:
             self._send_to_client(trail.session, step)
         else:
             self.outgoing.append(step)

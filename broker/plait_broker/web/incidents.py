@@ -12,14 +12,14 @@ from plait_core.values import Json
 KEPT_MAX: Final = 100
 
 BURST_S: Final = 1.0
-"""Events dropped a second that make a burst, if they are three times the usual rate."""
+"""Events dropped a second that make a burst, if they are three times the baseline rate."""
 
 REPEAT_S: Final = 10.0
 """Time before the same incident of the same broker or link is shown again."""
 
 SMOOTHING: Final = 0.1
 
-_GOOD: Final = {"ready", "up"}
+_UP: Final = {"ready", "up"}
 
 
 class Incidents:
@@ -30,7 +30,7 @@ class Incidents:
         self._count = 0
         self._brokers: dict[str, Json] = {}
         self._states: dict[str, str] = {}
-        self._usual: dict[str, float] = {}
+        self._baseline: dict[str, float] = {}
         self._added_at: dict[tuple[str, str], float] = {}
 
     def update(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
@@ -48,8 +48,8 @@ class Incidents:
     def _compare(self, wall_s: float, id: str, before: Json, after: Json) -> None:
         name, status = after["name"], after["status"]
         if status != before["status"]:
-            kind = "join" if status in _GOOD else "drain" if status == "draining" else "leave"
-            text = "is back" if status in _GOOD else "is draining" if status == "draining" else f"is {status}"
+            kind = "join" if status in _UP else "drain" if status == "draining" else "leave"
+            text = "is back" if status in _UP else "is draining" if status == "draining" else f"is {status}"
             self._add(wall_s, kind, id, f"{name} {text}", repeat_s=0)
         rerouted = after.get("rerouted", 0) - before.get("rerouted", 0)
         if rerouted > 0 and "rerouted" in before:
@@ -66,11 +66,11 @@ class Incidents:
 
     def _compare_drops(self, wall_s: float, id: str, before: Json, after: Json) -> None:
         rate = after.get("dropped_s", 0)
-        usual = self._usual.get(id, 0.0)
-        if after.get("lost", 0) > before.get("lost", 0) and rate > max(BURST_S, 3 * usual):
+        baseline = self._baseline.get(id, 0.0)
+        if after.get("lost", 0) > before.get("lost", 0) and rate > max(BURST_S, 3 * baseline):
             worst = max(after.get("reasons", {"": 0}).items(), key=lambda one: (one[0] != "unmatched", one[1]))[0]
             self._add(wall_s, "drops", id, f"{after['name']} drops {rate:g} a second: {worst}")
-        self._usual[id] = usual + SMOOTHING * (rate - usual)
+        self._baseline[id] = baseline + SMOOTHING * (rate - baseline)
 
     def _compare_links(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
         for key, link in links.items():

@@ -1,4 +1,4 @@
-"""HTTP API of the live page: the overlay, the last events, the passage of one event, the trees of a subscription."""
+"""HTTP API of the live page: the overlay, the last events, one event, the trees of a subscription."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LiveApi:
             Route("/api/v1/overview", self.overview),
             Route("/api/v1/overview/stream", self.stream),
             Route("/api/v1/events", self.events),
-            Route("/api/v1/passage", self.passage),
+            Route("/api/v1/event", self.event),
             Route("/api/v1/tree", self.tree),
         ]
 
@@ -80,7 +80,7 @@ class LiveApi:
         query = {"filter": text, "limit": LISTED_MAX, "matching": request.query_params.get("matching") == "1"}
         return JSONResponse(await self._tail(query))
 
-    async def passage(self, request: Request) -> Response:
+    async def event(self, request: Request) -> Response:
         """Return what all brokers remember of one event."""
         broker = self._require_broker()
         try:
@@ -88,7 +88,7 @@ class LiveApi:
         except PlaitError as error:
             raise HTTPException(400, f"{error.message} ({error.hint})") from None
         self._limit_rate()
-        answers = await self._query_brokers(reachable_brokers(broker), "passage", {"event": str(event)})
+        answers = await self._query_brokers(reachable_brokers(broker), "event", {"event": str(event)})
         silent = [broker_name(broker, id) for id in reachable_brokers(broker) if id not in answers]
         seen = [report | {"id": id_text(id)} for id, report in sorted(answers.items())]
         return JSONResponse({"event": str(event), "brokers": seen, "silent": silent})

@@ -140,7 +140,7 @@ class OverlayView:
             task.add_done_callback(self._queries.discard)
 
     async def _query_one(self, id: int) -> None:
-        answers = await self._query_brokers([id], "digest", {})
+        answers = await self._query_brokers([id], "summary", {})
         seen = self._brokers.get(id)
         if seen is not None:
             seen.queried = False

@@ -16,7 +16,7 @@ from ..values import Attributes
 POINTS_MAX = 8
 """Values that one conjunction may be filed under."""
 
-Drawer: TypeAlias = dict[int, None]
+Bucket: TypeAlias = dict[int, None]
 """Positions, in the order of filing."""
 
 Place: TypeAlias = tuple[str, tuple[Hashable, ...] | None]
@@ -27,8 +27,8 @@ class Postings:
     """Posting lists of positions by attribute and value."""
 
     def __init__(self) -> None:
-        self._by_value: dict[str, dict[Hashable, Drawer]] = {}
-        self._by_attr: dict[str, Drawer] = {}
+        self._by_value: dict[str, dict[Hashable, Bucket]] = {}
+        self._by_attr: dict[str, Bucket] = {}
 
     def place(self, conjunction: Conjunction) -> Place | None:
         """Return the place to file under by value, or None if the conjunction bounds no attribute to few values."""
@@ -46,13 +46,13 @@ class Postings:
 
     def file(self, at: int, place: Place) -> None:
         """File a position."""
-        for drawer in self._drawers(place):
+        for drawer in self._buckets(place):
             drawer[at] = None
 
-    def unfile(self, at: int, place: Place) -> None:
+    def remove(self, at: int, place: Place) -> None:
         """Remove a position, and posting lists that are empty then."""
         attr, points = place
-        for drawer in self._drawers(place):
+        for drawer in self._buckets(place):
             drawer.pop(at, None)
         if points is None:
             if not self._by_attr[attr]:
@@ -65,9 +65,9 @@ class Postings:
         if not drawers:
             del self._by_value[attr]
 
-    def look_up(self, attributes: Attributes) -> list[Drawer]:
+    def look_up(self, attributes: Attributes) -> list[Bucket]:
         """Return the posting lists that an event's attributes and values select."""
-        found: list[Drawer] = []
+        found: list[Bucket] = []
         by_value, by_attr = self._by_value, self._by_attr
         for attr, value in attributes.items():
             drawers = by_value.get(attr)
@@ -81,7 +81,7 @@ class Postings:
                     found.append(drawer)
         return found
 
-    def _drawers(self, place: Place) -> Iterator[Drawer]:
+    def _buckets(self, place: Place) -> Iterator[Bucket]:
         attr, points = place
         if points is None:
             yield self._by_attr.setdefault(attr, {})

@@ -76,7 +76,7 @@ class PythonIndex:
             self._table.remove(at)
             del self._owners[at]
             if place is not None:
-                self._postings.unfile(at, place)
+                self._postings.remove(at, place)
 
     def match_frame(self, frame: Frame) -> list[int]:
         return self.match(frame.attributes())

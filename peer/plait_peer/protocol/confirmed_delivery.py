@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from plait_core.limits import ACKNOWLEDGED_MAX, PEER_DZ_MAX, PEER_MEMBERS_MAX
-from plait_core.wire.frame_types.peer_frames import Enrol, Enrolled, Happening, Taken
+from plait_core.wire.frame_types.peer_frames import Enrol, Enrolled, PeerEvent, Taken
 
 from .outputs import Confirmed, PeerId
 from .peer_state import PeerState
@@ -69,7 +69,7 @@ class Member:
 class UnackedEvent:
     """A published event that some members have not acked."""
 
-    event: Happening
+    event: PeerEvent
     waiting: set[PeerId]
     members: int
     since: int
@@ -80,8 +80,8 @@ class UnackedEvent:
 class ConfirmedDelivery:
     """One peer's part in confirmed delivery, as a subscriber or as a publisher."""
 
-    def __init__(self, me: PeerState, candidates: CandidateView) -> None:
-        self._me = me
+    def __init__(self, state: PeerState, candidates: CandidateView) -> None:
+        self._state = state
         self._candidates = candidates
         self._memberships: dict[PeerId, Membership] = {}
         self._unacknowledged: set[tuple[PeerId, int]] = set()
@@ -93,9 +93,9 @@ class ConfirmedDelivery:
 
     def period(self) -> None:
         """Renew enrolments, or check members and retransmit; called once a period."""
-        if not self._me.settings.confirming:
+        if not self._state.settings.confirming:
             return
-        if self._me.publisher:
+        if self._state.publisher:
             self._check_members()
             self._retransmit_due()
         else:
@@ -110,7 +110,7 @@ class ConfirmedDelivery:
     def leave(self) -> None:
         """Cancel all enrolments."""
         for publisher, membership in self._memberships.items():
-            self._me.send(publisher, Enrol(membership.number + 1, ()))
+            self._state.send(publisher, Enrol(membership.number + 1, ()))
         self._memberships.clear()
 
     # --- a subscriber's part ------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class ConfirmedDelivery:
     @property
     def enrolled(self) -> bool:
         """Whether all known relevant publishers have confirmed the enrolment."""
-        concerned = self._candidates.relevant_ids(self._me.interest)
+        concerned = self._candidates.relevant_ids(self._state.interest)
         known = self._memberships
         return all(peer in known and known[peer].confirmed >= 0 for peer in concerned)
 
@@ -132,25 +132,25 @@ class ConfirmedDelivery:
         return publisher in self._memberships
 
     def _renew(self) -> None:
-        me, known = self._me, self._memberships
-        for peer in self._candidates.relevant_ids(me.interest):
-            if peer not in known and len(known) < me.settings.publishers_max:
-                known[peer] = Membership(since=me.period)
+        state, known = self._state, self._memberships
+        for peer in self._candidates.relevant_ids(state.interest):
+            if peer not in known and len(known) < state.settings.publishers_max:
+                known[peer] = Membership(since=state.period)
         for peer, membership in list(known.items()):
-            if me.period - max(membership.confirmed, membership.since) > SILENT_PERIODS:
+            if state.period - max(membership.confirmed, membership.since) > SILENT_PERIODS:
                 del known[peer]
-            elif me.period - membership.sent >= RENEW_PERIODS:
+            elif state.period - membership.sent >= RENEW_PERIODS:
                 entry = self._candidates.publishers.get(peer)
                 membership.number += 1
-                membership.sent = me.period
-                frame = Enrol(membership.number, me.interest[:PEER_DZ_MAX])
-                me.send(peer, frame, entry[0].address if entry else "")
+                membership.sent = state.period
+                frame = Enrol(membership.number, state.interest[:PEER_DZ_MAX])
+                state.send(peer, frame, entry[0].address if entry else "")
 
     def handle_enrolled(self, sender: PeerId, frame: Enrolled, now: float) -> None:
         """Handle a publisher's answer to an enrolment."""
         membership = self._memberships.get(sender)
         if membership is not None and 0 < frame.number <= membership.number:
-            membership.confirmed = self._me.period
+            membership.confirmed = self._state.period
 
     def delivered(self, publisher: PeerId, number: int) -> None:
         """Note that the application was given an event that awaits an ack."""
@@ -174,7 +174,7 @@ class ConfirmedDelivery:
         acks, self._acks = self._acks, {}
         for publisher, numbers in acks.items():
             for start in range(0, len(numbers), ACKNOWLEDGED_MAX):
-                self._me.send(publisher, Taken(tuple(numbers[start : start + ACKNOWLEDGED_MAX])))
+                self._state.send(publisher, Taken(tuple(numbers[start : start + ACKNOWLEDGED_MAX])))
 
     # --- a publisher's part -------------------------------------------------------------------------------------------
 
@@ -185,28 +185,28 @@ class ConfirmedDelivery:
 
     def handle_enrol(self, sender: PeerId, frame: Enrol, now: float) -> None:
         """Add a subscriber to the members, or remove it if it names no sub-space."""
-        me = self._me
-        if not me.publisher:
+        state = self._state
+        if not state.publisher:
             return
         if not frame.dz:
             self._remove_member(sender)
             return
         if sender not in self._members and len(self._members) >= PEER_MEMBERS_MAX:
-            self._rejected_at = me.period
+            self._rejected_at = state.period
             return
-        self._members[sender] = Member(frame.dz, me.period)
-        me.send(sender, Enrolled(frame.number))
+        self._members[sender] = Member(frame.dz, state.period)
+        state.send(sender, Enrolled(frame.number))
 
-    def keep(self, event: Happening) -> None:
+    def keep(self, event: PeerEvent) -> None:
         """Keep a published event until all members of its sub-space have acked it."""
-        me = self._me
-        assert me.publisher, "only publishers keep events"
+        state = self._state
+        assert state.publisher, "only publishers keep events"
         assert event.round, "confirmed events have a round"
-        if me.period - self._rejected_at < SILENT_PERIODS:  # a rejected subscriber may match
-            me.out.append(Confirmed(event.number, None))
+        if state.period - self._rejected_at < SILENT_PERIODS:  # a rejected subscriber may match
+            state.out.append(Confirmed(event.number, None))
             return
         waiting = {peer for peer, member in self._members.items() if covers(member.dz, event.dz)}
-        self._unacked[event.number] = unacked = UnackedEvent(event, waiting, len(waiting), me.period, me.period)
+        self._unacked[event.number] = unacked = UnackedEvent(event, waiting, len(waiting), state.period, state.period)
         self._confirm_if_complete(unacked)
 
     def handle_taken(self, sender: PeerId, frame: Taken, now: float) -> None:
@@ -214,7 +214,7 @@ class ConfirmedDelivery:
         member = self._members.get(sender)
         if member is None:
             return
-        member.last_seen, member.lost = self._me.period, 0
+        member.last_seen, member.lost = self._state.period, 0
         for number in frame.numbers:
             unacked = self._unacked.get(number)
             if unacked is not None:
@@ -224,7 +224,7 @@ class ConfirmedDelivery:
     def _confirm_if_complete(self, unacked: UnackedEvent) -> None:
         if not unacked.waiting:
             del self._unacked[unacked.event.number]
-            self._me.out.append(Confirmed(unacked.event.number, unacked.members))
+            self._state.out.append(Confirmed(unacked.event.number, unacked.members))
 
     def _remove_member(self, peer: PeerId) -> None:
         if self._members.pop(peer, None) is None:
@@ -237,33 +237,33 @@ class ConfirmedDelivery:
 
     def _check_members(self) -> None:
         for peer, member in list(self._members.items()):
-            quiet = self._me.period - member.last_seen
+            quiet = self._state.period - member.last_seen
             if quiet > SILENT_PERIODS or (quiet > DEAD_PERIODS and member.lost > 1):
                 self._remove_member(peer)
             elif quiet >= QUIET_PERIODS:
-                self._me.send(peer, Enrolled(0))  # a probe without an answer: it fails if the member is unreachable
+                self._state.send(peer, Enrolled(0))  # a probe without an answer: it fails if the member is unreachable
 
     def _retransmit_due(self) -> None:
-        me = self._me
+        state = self._state
         retransmitted: Counter[PeerId] = Counter()
         for unacked in list(self._unacked.values()):
-            if me.period - unacked.since > GIVE_UP_PERIODS:
+            if state.period - unacked.since > GIVE_UP_PERIODS:
                 del self._unacked[unacked.event.number]
-                me.out.append(Confirmed(unacked.event.number, None))
-            elif me.period - unacked.sent >= unacked.backoff:
+                state.out.append(Confirmed(unacked.event.number, None))
+            elif state.period - unacked.sent >= unacked.backoff:
                 self._retransmit(unacked, retransmitted)
 
     def _retransmit(self, unacked: UnackedEvent, retransmitted: Counter[PeerId]) -> None:
         """Retransmit an event to the reachable members that lack it, within each one's limit."""
-        me, old = self._me, unacked.event
-        reachable = [peer for peer in unacked.waiting if me.period - self._members[peer].last_seen < QUIET_PERIODS]
+        state, old = self._state, unacked.event
+        reachable = [peer for peer in unacked.waiting if state.period - self._members[peer].last_seen < QUIET_PERIODS]
         reachable = [peer for peer in reachable if retransmitted[peer] < RETRANSMIT_MAX]
         if not reachable:
             return
         retransmitted.update(reachable)
-        waited = me.period - unacked.since
-        delay = me.policies.link_cost.waiting(waited * me.settings.period_s)
-        unacked.event = Happening(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
-        unacked.sent, unacked.backoff = me.period, min(2 * unacked.backoff, RETRANSMIT_PERIODS_MAX)
+        waited = state.period - unacked.since
+        delay = state.policies.link_cost.waiting(waited * state.settings.period_s)
+        unacked.event = PeerEvent(old.publisher, old.number, old.dz, delay, 0, old.block, old.round + 1)
+        unacked.sent, unacked.backoff = state.period, min(2 * unacked.backoff, RETRANSMIT_PERIODS_MAX)
         for peer in sorted(reachable):
-            me.send(peer, unacked.event)
+            state.send(peer, unacked.event)

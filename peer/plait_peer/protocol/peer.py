@@ -25,7 +25,7 @@ from plait_core.wire.frame_types.peer_frames import (
     Enrol,
     Enrolled,
     Gossip,
-    Happening,
+    PeerEvent,
     PeerFrame,
     PotentialParent,
     Profile,
@@ -51,7 +51,7 @@ from .topology.parents import Parents
 from .topology.peer_sampling import PeerSampling
 
 _SETTINGS = PeerSettings()
-_KEEPS_TOPOLOGY = {Happening, Taken, Enrol, Enrolled}
+_KEEPS_TOPOLOGY = {PeerEvent, Taken, Enrol, Enrolled}
 """Frames from a parent that change no connection."""
 GOSSIP_PER_PERIOD_MAX = 6
 """Gossip exchanges that one peer may begin with this one in a period; honest peers begin one."""
@@ -66,7 +66,7 @@ class Peer:
 
     def __init__(
         self,
-        me: PeerId,
+        id: PeerId,
         interest: DzSet,
         bound: float,
         *,
@@ -80,18 +80,18 @@ class Peer:
         it."""
         exact = tuple(dz.text for dz in interest)
         dz = exact if theta is None else tuple(each.text for each in interest.at_most(theta))
-        self.me = PeerState(me, exact, dz, bound, settings, randomness, address)
-        self.candidates = CandidateView(self.me)
-        self.sampling = PeerSampling(self.me)
+        self.state = PeerState(id, exact, dz, bound, settings, randomness, address)
+        self.candidates = CandidateView(self.state)
+        self.sampling = PeerSampling(self.state)
         self.reputation = Reputation(settings.requests_per_period_max)
-        self.parents = Parents(self.me, self.candidates)
-        self.children = Children(self.me, self.candidates, self.parents, self.reputation)
-        self.parent_search = ParentSearch(self.me, self.candidates, self.parents, self.children, self.reputation)
+        self.parents = Parents(self.state, self.candidates)
+        self.children = Children(self.state, self.candidates, self.parents, self.reputation)
+        self.parent_search = ParentSearch(self.state, self.candidates, self.parents, self.children, self.reputation)
         self.rates = Rates(settings.period_s, settings.rates_max)
-        self.cycle_detection = CycleDetection(self.me, self.parents, self.children)
-        self.confirmed_delivery = ConfirmedDelivery(self.me, self.candidates)
+        self.cycle_detection = CycleDetection(self.state, self.parents, self.children)
+        self.confirmed_delivery = ConfirmedDelivery(self.state, self.candidates)
         self.dissemination = Dissemination(
-            self.me,
+            self.state,
             self.parents,
             self.children,
             self.parent_search,
@@ -100,10 +100,10 @@ class Peer:
             self.confirmed_delivery,
         )
         self.omission_detection = OmissionDetection(
-            self.me, self.parents, self.reputation, self.dissemination.has_received
+            self.state, self.parents, self.reputation, self.dissemination.has_received
         )
         self.accuracy = Accuracy(
-            self.me, self.candidates, self.parents, self.parent_search, self.rates, self._subscription_changed
+            self.state, self.candidates, self.parents, self.parent_search, self.rates, self._subscription_changed
         )
         self._published = 0
         self._recent: deque[tuple[int, str]] = deque(maxlen=PEER_RECENT_MAX)
@@ -119,7 +119,7 @@ class Peer:
             DetectCycle: self._detect_cycle,
             Pulse: self.children.handle_pulse,
             Beat: self._beat,
-            Happening: self.dissemination.receive,
+            PeerEvent: self.dissemination.receive,
             Enrol: self.confirmed_delivery.handle_enrol,
             Enrolled: self.confirmed_delivery.handle_enrolled,
             Taken: self.confirmed_delivery.handle_taken,
@@ -130,43 +130,43 @@ class Peer:
     @property
     def id(self) -> PeerId:
         """The peer's id."""
-        return self.me.id
+        return self.state.id
 
     @property
     def dz(self) -> Texts:
         """The peer-level subscription: the sub-spaces whose events it receives."""
-        return self.me.dz
+        return self.state.dz
 
     @property
     def reached(self) -> bool:
         """Whether each sub-space has a parent, and all known publishers reach the peer."""
         parents = self.parents
         known = bool(self.candidates.publishers) and not parents.missing()
-        return known and parents.delay(self.me.interest) < UNREACHED
+        return known and parents.delay(self.state.interest) < UNREACHED
 
     @property
     def open(self) -> bool:
         """Whether every event published from now on reaches the peer."""
         exchanged = self.sampling.exchanges >= EXCHANGES_MIN
-        return exchanged and self.reached and (self.confirmed_delivery.enrolled or not self.me.settings.confirming)
+        return exchanged and self.reached and (self.confirmed_delivery.enrolled or not self.state.settings.confirming)
 
     @property
     def counters(self) -> Counters:
         """The counters since the start."""
-        return self.me.counters
+        return self.state.counters
 
     def join(self, profiles: Iterable[Profile], now: float) -> None:
         """Add peers of the group that are known from outside: from a seed, or by discovery."""
-        found = [profile for profile in profiles if profile.peer != self.me.id]
+        found = [profile for profile in profiles if profile.peer != self.state.id]
         self.sampling.seed(found)
         for profile in found:
             self._learn(profile, 0, now)
 
     def publish(self, dz: str, block: bytes, now: float, *, number: int = 0, confirm: bool = False) -> int:
         """Publish an event and return its number; numbers rise. With `confirm` an output `Confirmed` follows."""
-        assert self.me.publisher, "subscribers do not publish"
+        assert self.state.publisher, "subscribers do not publish"
         assert not number or number > self._published, "event numbers must rise"
-        assert self.me.settings.confirming or not confirm, "confirmation is disabled in this group"
+        assert self.state.settings.confirming or not confirm, "confirmation is disabled in this group"
         self._published = number or self._published + 1
         self._recent.append((self._published, dz))
         self.dissemination.publish(self._published, dz, block, confirm=confirm)
@@ -178,7 +178,7 @@ class Peer:
 
     def receive(self, sender: PeerId, frame: PeerFrame, now: float) -> None:
         """Handle a frame from a peer. The caller has authenticated the sender."""
-        if sender == self.me.id or self.reputation.shunned(sender):
+        if sender == self.state.id or self.reputation.shunned(sender):
             return
         self._handlers[type(frame)](sender, frame, now)
         if type(frame) not in _KEEPS_TOPOLOGY or sender not in self.parents.by_id:
@@ -234,9 +234,9 @@ class Peer:
         if now < self._deadline:
             return
         late_s = now - self._deadline
-        if late_s > self.me.settings.period_s:
+        if late_s > self.state.settings.period_s:
             self._extend_timeouts(late_s)
-        self._deadline = max(self._deadline, now - self.me.settings.period_s) + self.me.settings.period_s
+        self._deadline = max(self._deadline, now - self.state.settings.period_s) + self.state.settings.period_s
         self._run_period(now)
 
     def mark_alive(self, sender: PeerId, now: float) -> None:
@@ -259,7 +259,7 @@ class Peer:
     def take_output(self) -> list[Output]:
         """Return the frames to send and the events to deliver, in order."""
         self.confirmed_delivery.flush_acks()
-        taken, self.me.out = self.me.out, []
+        taken, self.state.out = self.state.out, []
         return taken
 
     def leave(self, now: float) -> None:
@@ -274,7 +274,7 @@ class Peer:
         """Do now, within a limit, what should not wait for the next period: look for a parent, and announce sources to
         children."""
         self.parents.changed = False
-        if not self.me.policies.prompt or self.me.publisher or self._reactions >= self.me.settings.prompt_max:
+        if not self.state.policies.prompt or self.state.publisher or self._reactions >= self.state.settings.prompt_max:
             return
         self._reactions += 1
         self.parent_search.request_missing(now)
@@ -283,8 +283,8 @@ class Peer:
     # --- periodic work ----------------------------------------------------------------------------------------------
 
     def _run_period(self, now: float) -> None:
-        me = self.me
-        me.period += 1
+        state = self.state
+        state.period += 1
         self.dissemination.forget_routes()
         self._gossip_counts.clear()
         self._reactions = 0
@@ -293,7 +293,7 @@ class Peer:
         self.cycle_detection.new_period()
         self.candidates.expire()
         self.children.check(now)
-        if not me.publisher:
+        if not state.publisher:
             self._maintain_parents(now)
         self._update_profile()
         self.sampling.exchange()
@@ -310,24 +310,26 @@ class Peer:
         self.omission_detection.check()
         self.parent_search.every_period(now)
         self.accuracy.check(now)
-        self.cycle_detection.recheck(unreached=self.me.period % self.me.settings.cycle_check_periods == 0)
+        self.cycle_detection.recheck(unreached=self.state.period % self.state.settings.cycle_check_periods == 0)
 
     def _update_profile(self) -> None:
         """Renew the profile if a field that matters to others has changed."""
-        me, sent = self.me, self.me.profile
-        delay, free = self.parents.delay(me.dz), self.children.free()
-        rates_due = me.period - self._rates_sent_at >= RATES_PERIODS
+        state, sent = self.state, self.state.profile
+        delay, free = self.parents.delay(state.dz), self.children.free()
+        rates_due = state.period - self._rates_sent_at >= RATES_PERIODS
         news = bool(self._recent) and self._recent[-1][0] != max(sent.recent_numbers, default=0)
-        if delay == sent.delay and free == sent.free and me.dz == sent.dz and not (rates_due or news):
+        if delay == sent.delay and free == sent.free and state.dz == sent.dz and not (rates_due or news):
             return
         rates = sent.rates
-        if rates_due or len(rates) != len(me.dz):
-            self._rates_sent_at = me.period
+        if rates_due or len(rates) != len(state.dz):
+            self._rates_sent_at = state.period
             overall = self.accuracy.overall()
-            rates = tuple([self.rates.of(dz) if me.publisher else self.rates.with_prior(dz, overall) for dz in me.dz])
+            rates = tuple(
+                [self.rates.of(dz) if state.publisher else self.rates.with_prior(dz, overall) for dz in state.dz]
+            )
         numbers = tuple([number for number, _ in self._recent])
         places = tuple([dz for _, dz in self._recent])
-        me.update_profile(dz=me.dz, delay=delay, free=free, rates=rates, recent_numbers=numbers, recent_dz=places)
+        state.update_profile(dz=state.dz, delay=delay, free=free, rates=rates, recent_numbers=numbers, recent_dz=places)
 
     def _subscription_changed(self) -> None:
         self.candidates.drop_unrelated()
@@ -351,8 +353,8 @@ class Peer:
     def _learn(self, profile: Profile, age: int, now: float) -> None:
         if self.reputation.shunned(profile.peer):
             return
-        checked = self.candidates.update(profile, age) and profile.publisher and not self.me.publisher
-        if checked and related(self.me.dz, profile.dz):
+        checked = self.candidates.update(profile, age) and profile.publisher and not self.state.publisher
+        if checked and related(self.state.dz, profile.dz):
             self.omission_detection.handle_profile(profile, age, now)
 
     def _connect(self, sender: PeerId, connect: Connect, now: float) -> None:
@@ -373,4 +375,4 @@ class Peer:
 
     def _beat(self, sender: PeerId, beat: Beat, now: float) -> None:
         if not self.parents.handle_beat(sender, beat, now):
-            self.me.send(sender, Disconnect("no parent"))
+            self.state.send(sender, Disconnect("no parent"))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from plait_core.ids import Randomness
-from plait_core.wire.frame_types.peer_frames import Happening, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import PeerEvent, PeerFrame, Profile
 
 from .outputs import Output, PeerId, Send
 from .settings import PeerSettings
@@ -56,7 +56,7 @@ class PeerState:
 
     def __init__(
         self,
-        me: PeerId,
+        id: PeerId,
         interest: Texts,
         dz: Texts,
         bound: float,
@@ -64,10 +64,10 @@ class PeerState:
         rng: Randomness,
         address: str,
     ) -> None:
-        assert me, "id 0 is reserved"
+        assert id, "id 0 is reserved"
         assert bound >= 0.0, "a bound is 0 for publishers and positive for subscribers"
         assert all(covers(dz, each) for each in interest), "property 2 of 2.5.1: the subscription covers the interest"
-        self.id = me
+        self.id = id
         self.interest = interest
         self.dz = dz
         self.bound = bound
@@ -76,12 +76,12 @@ class PeerState:
         self.policies = settings.policies
         self.rng = rng
         self.out: list[Output] = []
-        self.on_drop: Callable[[Happening, str], None] | None = None
+        self.on_drop: Callable[[PeerEvent, str], None] | None = None
         """Callback for events that end at this peer, with the reason; None when nothing records them."""
         self.period = 0
         self.counters = Counters()
         delay = 0.0 if bound == 0.0 else float("inf")
-        self.profile = Profile(me, 1, dz, bound, delay, settings.children_max, address=address)
+        self.profile = Profile(id, 1, dz, bound, delay, settings.children_max, address=address)
 
     @property
     def publisher(self) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plait_core import Event
 from plait_core.errors import FrameError
 from plait_core.wire import VERSION_MAX, Forward, FrameDecoder, encode_block, forward_head
-from plait_core.wire.frame_types.peer_frames import Happening
+from plait_core.wire.frame_types.peer_frames import PeerEvent
 from plait_peer.discovery import Announcements
 from plait_peer.event_frames import event_head, event_of, plain_dz
 from plait_peer.group import Group
@@ -28,7 +28,7 @@ def decoded(data: bytes) -> Forward:
 @given(st.text("01", max_size=64), st.integers(1, 2**64 - 1), st.integers(0, 64), st.integers(0, 1000))
 def test_an_event_arrives_as_it_was(dz: str, number: int, hops: int, round: int) -> None:
     block = encode_block(Event({"x": 1}, b"load", 7, number))
-    event = Happening(7, number, dz, 0.25, hops, block, round)
+    event = PeerEvent(7, number, dz, 0.25, hops, block, round)
     frame = decoded(event_head(event) + block)
     assert event_of(frame) == event
     assert plain_dz(frame) == (None if round else dz)

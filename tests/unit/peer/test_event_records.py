@@ -9,7 +9,7 @@ from peer_processes import LINK_S, WALL_US, Processes
 
 from plait_core.space import IntRange, Schema
 from plait_core.telemetry import LATE, PROBED, RETURNED, TO_BROKER, RecordKind, reason_code
-from plait_core.wire.frame_types.peer_frames import Happening
+from plait_core.wire.frame_types.peer_frames import PeerEvent
 from plait_core.wire.frame_types.session_frames import Late
 
 EVENTS = range(1, 101)
@@ -122,7 +122,7 @@ def test_an_event_beyond_the_bound_is_late_or_dropped_as_late(late: Late) -> Non
     (link,) = source.node.links.values()
     (publisher,) = [peer for peer in source.node.peers.values() if peer.id == source.publisher]
     (child,) = publisher.children.by_id
-    link.send(publisher.id, child, Happening(publisher.id, 1, "", 3.0, 0, group.block_of(source, 5)))
+    link.send(publisher.id, child, PeerEvent(publisher.id, 1, "", 3.0, 0, group.block_of(source, 5)))
     group.run(0.1)
     (delivered,) = reader.records(RecordKind.DELIVERY, RecordKind.DROP)
     assert (delivered["subject"], delivered["bound_us"]) == (1, 2_000_000)
@@ -142,7 +142,7 @@ def test_what_comes_twice_or_unasked_is_dropped_and_is_no_arrival() -> None:
     child = next(child for child in publisher.children.by_id if child in reader.node.peers)
     link = next(link for link in source.node.links.values() if link.node == reader.node.id)
     source.sequence = 0
-    again = Happening(publisher.id, 1, "", 0.0, 0, group.block_of(source, 1))
+    again = PeerEvent(publisher.id, 1, "", 0.0, 0, group.block_of(source, 1))
     link.send(publisher.id, child, again)
     link.send(source.node.presence.id, child, again)
     group.run(0.1)

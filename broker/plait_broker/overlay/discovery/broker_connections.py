@@ -221,7 +221,7 @@ class BrokerConnections:
         if isinstance(frame, Close):
             self._receive_close(link, frame)
         elif isinstance(frame, ControlFrame):
-            if link.pace.take(now, _cost(frame)):
+            if link.control_rate.take(now, _cost(frame)):
                 self._overlay.receive(link.neighbour, frame, now)
             else:
                 self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)

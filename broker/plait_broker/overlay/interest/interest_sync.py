@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from plait_core.filters import Filter
-from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, WANTS_MAX
+from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, INTEREST_FILTERS_MAX
 from plait_core.matching import Index
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
@@ -400,8 +400,8 @@ class InterestSync:
             self._change(peer, part, [], last=False)
         last = parts[-1]
         while last or removed or peer.offers != peer.offers_announced:  # removals follow the filters that replace them
-            self._change(peer, last, removed[:WANTS_MAX])
-            last, removed = [], removed[WANTS_MAX:]
+            self._change(peer, last, removed[:INTEREST_FILTERS_MAX])
+            last, removed = [], removed[INTEREST_FILTERS_MAX:]
         if len(peer.unacked) > CHANGES_MAX:
             self._announce_all(peer)
 
@@ -433,7 +433,7 @@ class InterestSync:
         for number in numbers:
             own = len(self._exports[number].text.encode()) + len(self._exports.deposit(number))
             size += own
-            if len(parts[-1]) == WANTS_MAX or (parts[-1] and size > WANT_TEXTS_BYTES_MAX):
+            if len(parts[-1]) == INTEREST_FILTERS_MAX or (parts[-1] and size > WANT_TEXTS_BYTES_MAX):
                 parts.append([])
                 size = own
             parts[-1].append(number)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from plait_core.errors import FrameError
-from plait_core.limits import BROKERS_MAX, DIGEST_MAX
+from plait_core.limits import BROKERS_MAX, SUMMARY_DOCUMENTS_MAX
 from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
 
@@ -276,13 +276,13 @@ class Flooding:
 
     def _send_summary(self, neighbour: int) -> None:
         keys = sorted(self._documents)
-        for start in range(0, max(len(keys), 1), DIGEST_MAX):
-            part = keys[start : start + DIGEST_MAX]
+        for start in range(0, max(len(keys), 1), SUMMARY_DOCUMENTS_MAX):
+            part = keys[start : start + SUMMARY_DOCUMENTS_MAX]
             self._sender.send(
                 neighbour,
                 DatabaseSummary(
                     start == 0,
-                    start + DIGEST_MAX >= len(keys),
+                    start + SUMMARY_DOCUMENTS_MAX >= len(keys),
                     tuple(origin for origin, _, _ in part),
                     tuple(kind for _, kind, _ in part),
                     tuple(number for _, _, number in part),

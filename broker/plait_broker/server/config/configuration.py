@@ -83,7 +83,7 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.errors import FilterError
 from plait_core.filters import Filter, parse
-from plait_telemetry.recording import TelemetryPlace
+from plait_telemetry.recording import TelemetryConfig
 
 from ...clients.access import ALL, Keyring, Principal, Rules, digest
 from ...log.writer import Retention
@@ -154,7 +154,7 @@ class Configuration:
     retention: Retention = field(default_factory=Retention)
     tls: TlsFiles | None = None
     overlay: OverlayConfig = field(default_factory=OverlayConfig)
-    telemetry: TelemetryPlace | None = None
+    telemetry: TelemetryConfig | None = None
     connection_limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     access: Access = field(default_factory=Access)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from plait_core.errors import SpaceInvalid
 from plait_core.space import Schema
-from plait_telemetry.recording import TelemetryPlace
+from plait_telemetry.recording import TelemetryConfig
 from plait_telemetry.telemetry import TelemetrySettings
 from plait_telemetry.writer import SegmentLimits
 
 from .config_reader import ConfigSection
 
 
-def read_telemetry(section: ConfigSection | None) -> TelemetryPlace | None:
+def read_telemetry(section: ConfigSection | None) -> TelemetryConfig | None:
     """Return the section's settings, or None without a section."""
     if section is None:
         return None
@@ -19,7 +19,7 @@ def read_telemetry(section: ConfigSection | None) -> TelemetryPlace | None:
     if directory is None:
         raise section.error("directory", "is missing", hint="give it, or --telemetry DIR")
     base = SegmentLimits()
-    place = TelemetryPlace(
+    config = TelemetryConfig(
         directory,
         TelemetrySettings(
             section.whole("records_per_s_max", 1, 10**9) or TelemetrySettings().records_per_s_max, _read_space(section)
@@ -31,7 +31,7 @@ def read_telemetry(section: ConfigSection | None) -> TelemetryPlace | None:
         ),
     )
     section.finish()
-    return place
+    return config
 
 
 def _read_space(section: ConfigSection) -> Schema | None:

@@ -217,7 +217,7 @@ function incidents() {
     { title: "What", text: (row) => `${row.entity} ${brokerName(row.broker)}${row.subject ? ` ${brokerName(row.subject)}` : ""}` },
     { title: "Measure", width: "110", text: (row) => row.measure },
     { title: "Is", width: "66", num: true, text: (row) => count(row.value), mood: () => "warn" },
-    { title: "Usually", width: "66", num: true, text: (row) => count(row.usual) },
+    { title: "Usually", width: "66", num: true, text: (row) => count(row.baseline) },
   ], "nothing was");
 }
 

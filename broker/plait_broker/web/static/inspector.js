@@ -48,7 +48,7 @@ export class Inspector {
 }
 
 function queryPath(selected, state) {
-  if (selected?.kind === "event") return `/api/v1/passage?${new URLSearchParams({ event: selected.id })}`;
+  if (selected?.kind === "event") return `/api/v1/event?${new URLSearchParams({ event: selected.id })}`;
   const row = selected?.kind === "subscription" && state.subscriptions?.[selected.id];
   return row ? `/api/v1/tree?${new URLSearchParams({ at: row.broker, filter: row.filter })}` : "";
 }

@@ -15,14 +15,14 @@ from ...limits import (
     ADDRESS_TEXT_MAX,
     BROKERS_MAX,
     DEPOSIT_BYTES_MAX,
-    DIGEST_MAX,
     FILTER_TEXT_MAX,
+    INTEREST_FILTERS_MAX,
     MISSING_MAX,
     NAME_BYTES_MAX,
     NEIGHBOURS_MAX,
     SEGMENTS_MAX,
+    SUMMARY_DOCUMENTS_MAX,
     VALUES_SKETCH_BYTES_MAX,
-    WANTS_MAX,
 )
 from .frame_schema import FROM_ENVELOPE, U64, AtMost, Between, Body, ControlFrame, body, control
 
@@ -124,14 +124,14 @@ class InterestUpdate(Body):
     """For each of `to`, the fingerprint of its advertisements that the update was computed against."""
     whole: bool
     """Whether these are all filters; else a change of the version before."""
-    added: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
-    filters: Annotated[tuple[FilterText, ...], AtMost(WANTS_MAX)]
-    removed: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)]
+    added: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)]
+    filters: Annotated[tuple[FilterText, ...], AtMost(INTEREST_FILTERS_MAX)]
+    removed: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)]
     more: bool = False
     """Whether more parts of all filters follow. The filters before hold until the last part."""
-    routing: Annotated[tuple[Deposit, ...], AtMost(WANTS_MAX)] = ()
+    routing: Annotated[tuple[Deposit, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
     """For each filter, the routing keys that test the tags of sealed events; () when no filter has any."""
-    within_us: Annotated[tuple[U64, ...], AtMost(WANTS_MAX)] = ()
+    within_us: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
     """For each filter, the delay bound of its subscription, 0 for none; () when no filter has one. Reserved."""
 
     def problem(self) -> str:
@@ -204,10 +204,10 @@ class DatabaseSummary(ControlFrame):
 
     first: bool
     last: bool
-    origins: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
-    kinds: Annotated[tuple[Annotated[int, Between(0, 65_535)], ...], AtMost(DIGEST_MAX)]
-    numbers: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
-    versions: Annotated[tuple[U64, ...], AtMost(DIGEST_MAX)]
+    origins: Annotated[tuple[U64, ...], AtMost(SUMMARY_DOCUMENTS_MAX)]
+    kinds: Annotated[tuple[Annotated[int, Between(0, 65_535)], ...], AtMost(SUMMARY_DOCUMENTS_MAX)]
+    numbers: Annotated[tuple[U64, ...], AtMost(SUMMARY_DOCUMENTS_MAX)]
+    versions: Annotated[tuple[U64, ...], AtMost(SUMMARY_DOCUMENTS_MAX)]
 
     def problem(self) -> str:
         same = len(self.origins) == len(self.kinds) == len(self.numbers) == len(self.versions)

@@ -1,7 +1,7 @@
 """The control frames of brokerless peers: gossip, tree maintenance, events and confirmed delivery (thesis ch. 2).
 
 Gossip carries the profiles of peers (2.4.2.2). Connect to DetectCycle are the messages of Algorithm 1. Pulse and Beat
-keep its connections alive and measure their delays (2.7). Happening is the EVENT of Algorithm 2; Enrol, Enrolled and
+keep its connections alive and measure their delays (2.7). PeerEvent is the EVENT of Algorithm 2; Enrol, Enrolled and
 Taken confirm its delivery. Meeting and LinkPair belong to the links between processes. Sub-spaces are texts of 0 and 1,
 and sets of them are in canonical order. Bounds and delays are in hops or in seconds, the same for a whole group.
 """
@@ -226,7 +226,7 @@ class Beat(ControlFrame):
 
 @control(0x68)
 @dataclass(frozen=True, slots=True)
-class Happening(ControlFrame):
+class PeerEvent(ControlFrame):
     """An event on its way from peer to peer (Algorithm 2)."""
 
     publisher: U64
@@ -284,7 +284,7 @@ PeerFrame: TypeAlias = (
     | DetectCycle
     | Pulse
     | Beat
-    | Happening
+    | PeerEvent
     | Enrol
     | Taken
     | Enrolled

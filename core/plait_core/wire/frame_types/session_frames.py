@@ -17,7 +17,7 @@ U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
 Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
-Sentence: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
+CloseText: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
 Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
 
 # Flags of one delivery.
@@ -100,8 +100,8 @@ class Failed(ControlFrame):
 
     request: U32
     code: Name
-    message: Sentence = ""
-    hint: Sentence = ""
+    message: CloseText = ""
+    hint: CloseText = ""
     retryable: bool = False
 
 
@@ -177,9 +177,9 @@ class Refusal(ControlFrame):
 
     sequence: U64
     code: Name
-    message: Sentence = ""
+    message: CloseText = ""
     retryable: bool = False
-    hint: Sentence = ""
+    hint: CloseText = ""
 
 
 @control(0x28)

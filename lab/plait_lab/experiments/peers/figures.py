@@ -177,14 +177,14 @@ def scaling(sizes: FigureSizes) -> Iterator[Row]:
 
 
 def _scaled(kind: str, variant: str, name: str, trial: Trial, in_degree: float, periods: int, notified: float) -> Row:
-    subscribers = [peer for peer in trial.world.peers.values() if not peer.me.publisher]
+    subscribers = [peer for peer in trial.world.peers.values() if not peer.state.publisher]
     return {
         "kind": kind,
         "variant": variant,
         "workload": name,
         "peers": trial.terms.peers,
         "attributes": trial.terms.workload.attributes,
-        "sub_spaces": fmean(len(peer.me.interest) for peer in subscribers),
+        "sub_spaces": fmean(len(peer.state.interest) for peer in subscribers),
         "in_degree": in_degree,
         "periods": periods,
         "notified": notified,

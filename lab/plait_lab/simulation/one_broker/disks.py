@@ -50,7 +50,7 @@ class Disk:
         self._rng = rng
         self._rows: dict[int, Row] = {}
         self._cursors: dict[tuple[str, str], Row] = {}
-        self._memories: dict[tuple[int, int], StoredDocument] = {}
+        self._documents: dict[tuple[int, int], StoredDocument] = {}
         self._latest_us = 0
         self._last = 0
         self._queue: deque[tuple[Persist, Callable[[int, str | None], None]]] = deque()
@@ -117,8 +117,8 @@ class Disk:
             self._cursors.pop(key, None)
         for cursor in request.cursors:
             self._cursors[cursor.owner, cursor.name] = cursor_row(cursor)
-        for memory in request.memories:
-            self._memories[memory.origin, memory.number] = memory
+        for document in request.documents:
+            self._documents[document.origin, document.number] = document
 
     def _found(self, request: Fetch) -> tuple[list[LogRecord], bool]:
         found: list[LogRecord] = []
@@ -156,7 +156,7 @@ class Disk:
         """Replace the disk by an empty one."""
         self._rows.clear()
         self._cursors.clear()
-        self._memories.clear()
+        self._documents.clear()
         self._last = self._latest_us = 0
         self.identity += 1
 
@@ -180,5 +180,5 @@ class Disk:
             except Damaged:
                 continue
         cursors: tuple[Cursor, ...] = tuple(checked_cursor(row) for row in self._cursors.values())
-        memories = tuple(memory for memory in self._memories.values() if memory.frame)
-        return Recovered(self._last + 1, cursors, tuple(recent), self.identity, memories)
+        documents = tuple(document for document in self._documents.values() if document.frame)
+        return Recovered(self._last + 1, cursors, tuple(recent), self.identity, documents)

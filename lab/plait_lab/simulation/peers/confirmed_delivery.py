@@ -121,7 +121,7 @@ class ConfirmationTrial:
         peers = self.world.peers
         self._numbers[publisher] += 1
         number = self._numbers[publisher]
-        owed = {peer for peer in self.opened if peer in peers and covers(peers[peer].me.interest, dz)}
+        owed = {peer for peer in self.opened if peer in peers and covers(peers[peer].state.interest, dz)}
         self.owed[(publisher, number)] = owed
         self.world.publish(publisher, dz, number=number, confirm=True)
 

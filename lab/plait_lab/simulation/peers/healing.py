@@ -127,7 +127,7 @@ class HealingTrial:
         found = []
         for number, (at, dz) in self.published.items():
             for peer in self.world.peers.values():
-                if not peer.me.publisher and covers(peer.me.interest, dz):
+                if not peer.state.publisher and covers(peer.state.interest, dz):
                     received_at = self.got.get(peer.id, {}).get(number)
                     if received_at is None or received_at > at + IN_TIME_S:
                         found.append(at)

@@ -88,7 +88,7 @@ class Scenario:
         by_id = {number: name for name, number in self.names.items()}
         for name, number in self.names.items():
             peer = self.world.peers[number]
-            if peer.me.publisher:
+            if peer.state.publisher:
                 continue
             parents = sorted(
                 f"{by_id[upper]} {' '.join(dz or 'ε' for dz in parent.dz)}"

@@ -42,8 +42,8 @@ class Structure:
 
     def __init__(self, peers: Mapping[PeerId, Peer]) -> None:
         self._peers = peers
-        self.publishers = [peer for peer in peers.values() if peer.me.publisher]
-        self.subscribers = [peer for peer in peers.values() if not peer.me.publisher]
+        self.publishers = [peer for peer in peers.values() if peer.state.publisher]
+        self.subscribers = [peer for peer in peers.values() if not peer.state.publisher]
         self._delays: dict[tuple[PeerId, str, PeerId], float] = {}
 
     def state(self, now: float) -> Convergence:
@@ -68,13 +68,13 @@ class Structure:
         found = []
         for upper in peer.parents.by_id:
             above = self._peers.get(upper)
-            if above is not None and not above.me.publisher and self.linked(upper, peer, dz):
+            if above is not None and not above.state.publisher and self.linked(upper, peer, dz):
                 found.append(upper)
         return found
 
     def relevant(self, dz: str) -> list[Peer]:
         """Return the publishers that may publish in a sub-space."""
-        return [publisher for publisher in self.publishers if touches(publisher.me.dz, dz)]
+        return [publisher for publisher in self.publishers if touches(publisher.state.dz, dz)]
 
     def converged(self, peer: Peer) -> bool:
         """Return whether a peer has parents for its whole subscription."""
@@ -88,9 +88,9 @@ class Structure:
 
     def notified(self, peer: Peer) -> bool:
         """Return whether all relevant publishers reach a peer in time, for its whole user-level subscription."""
-        for dz in peer.me.interest:
+        for dz in peer.state.interest:
             for publisher in self.relevant(dz):
-                if self.delay(peer, dz, publisher.id) > peer.me.bound:
+                if self.delay(peer, dz, publisher.id) > peer.state.bound:
                     return False
         return True
 

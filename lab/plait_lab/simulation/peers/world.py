@@ -61,7 +61,7 @@ class PeerWorld:
         """Add a peer that knows a few others."""
         others = list(self.peers.values())
         self.add(peer, place)
-        known: list[Profile] = [each.me.profile for each in self.rng.sample(others, min(contacts, len(others)))]
+        known: list[Profile] = [each.state.profile for each in self.rng.sample(others, min(contacts, len(others)))]
         peer.join(known, self.now)
 
     def crash(self, peer: PeerId) -> None:
@@ -122,7 +122,7 @@ class PeerWorld:
             elif peer.next_deadline() <= now:
                 peer.tick(now)
                 self._push(peer.next_deadline(), to, 0, None)
-            if peer.me.out:
+            if peer.state.out:
                 self.flush(to)
         self.now = until
 

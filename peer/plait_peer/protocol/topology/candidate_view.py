@@ -23,22 +23,22 @@ ever."""
 class CandidateView:
     """Both lists. The entry refreshed longest ago comes first."""
 
-    __slots__ = ("_me", "_unresponsive", "publishers", "subscribers")
+    __slots__ = ("_state", "_unresponsive", "publishers", "subscribers")
 
-    def __init__(self, me: PeerState) -> None:
-        self._me = me
+    def __init__(self, state: PeerState) -> None:
+        self._state = state
         self._unresponsive: dict[PeerId, int] = {}
         self.subscribers: dict[PeerId, tuple[Profile, int]] = {}
         self.publishers: dict[PeerId, tuple[Profile, int]] = {}
 
     def update(self, profile: Profile, age: int) -> bool:
         """Add or refresh an entry (lines 2 to 7). Return False if the profile is older than the known one."""
-        me, peer = self._me, profile.peer
-        if peer == me.id or me.publisher:  # publishers keep no lists (2.4.3.1)
+        state, peer = self._state, profile.peer
+        if peer == state.id or state.publisher:  # publishers keep no lists (2.4.3.1)
             return True
         entries = self.publishers if profile.publisher else self.subscribers
         known = entries.get(peer)
-        born = me.period - age
+        born = state.period - age
         if peer in self._unresponsive:
             if self._unresponsive[peer] >= born:
                 return True
@@ -51,11 +51,11 @@ class CandidateView:
             if profile.version == known[0].version and born <= known[1]:
                 return True
             del entries[peer]
-        if age > me.settings.view_age_max:
+        if age > state.settings.view_age_max:
             return True
-        if (known is not None and known[0].dz is profile.dz) or related(me.dz, profile.dz):
+        if (known is not None and known[0].dz is profile.dz) or related(state.dz, profile.dz):
             entries[peer] = (profile, born)
-            most = me.settings.publishers_max if profile.publisher else me.settings.view_max
+            most = state.settings.publishers_max if profile.publisher else state.settings.view_max
             if len(entries) > most:
                 del entries[next(iter(entries))]
         return True
@@ -63,7 +63,7 @@ class CandidateView:
     def expire(self) -> None:
         """Remove old entries (line 8). The first entry was refreshed longest ago, so the scan stops at the first fresh
         one."""
-        oldest = self._me.period - self._me.settings.view_age_max
+        oldest = self._state.period - self._state.settings.view_age_max
         for entries in (self.subscribers, self.publishers):
             while entries:
                 first = next(iter(entries))
@@ -74,7 +74,7 @@ class CandidateView:
     def drop_unrelated(self) -> None:
         """Remove entries that are unrelated to the peer's new sub-spaces."""
         for entries in (self.subscribers, self.publishers):
-            unrelated = [peer for peer, (profile, _) in entries.items() if not related(self._me.dz, profile.dz)]
+            unrelated = [peer for peer, (profile, _) in entries.items() if not related(self._state.dz, profile.dz)]
             for peer in unrelated:
                 del entries[peer]
 
@@ -86,10 +86,10 @@ class CandidateView:
     def mark_unresponsive(self, peer: PeerId) -> None:
         """Note that a peer did not answer. Its earlier profiles are then no sign of life, however often they are
         repeated."""
-        if not self._me.policies.prompt:
+        if not self._state.policies.prompt:
             return
         self._unresponsive.pop(peer, None)
-        self._unresponsive[peer] = self._me.period
+        self._unresponsive[peer] = self._state.period
         if len(self._unresponsive) > UNRESPONSIVE_MAX:
             del self._unresponsive[next(iter(self._unresponsive))]
 
@@ -99,7 +99,7 @@ class CandidateView:
 
     def profiles(self) -> Iterator[Profile]:
         """Return the profiles of possible parents."""
-        oldest = self._me.period - self._me.settings.view_age_max
+        oldest = self._state.period - self._state.settings.view_age_max
         return (profile for profile, born in self.subscribers.values() if born >= oldest)
 
     def relevant(self, dz: str) -> list[Profile]:

@@ -32,10 +32,10 @@ from .parents import Parents
 class Children:
     """All connections to children."""
 
-    __slots__ = ("_cached_competing", "_candidates", "_me", "_parents", "_reputation", "by_id", "changes")
+    __slots__ = ("_cached_competing", "_candidates", "_parents", "_reputation", "_state", "by_id", "changes")
 
-    def __init__(self, me: PeerState, candidates: CandidateView, parents: Parents, reputation: Reputation) -> None:
-        self._me = me
+    def __init__(self, state: PeerState, candidates: CandidateView, parents: Parents, reputation: Reputation) -> None:
+        self._state = state
         self._candidates = candidates
         self._parents = parents
         self._reputation = reputation
@@ -46,7 +46,7 @@ class Children:
 
     def free(self) -> int:
         """Return the number of children that can be added at the most loaded point without disconnecting one."""
-        return max(0, self._me.settings.children_max - len(self._competing()))
+        return max(0, self._state.settings.children_max - len(self._competing()))
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -69,19 +69,19 @@ class Children:
 
     def _covered_part(self, dz: Texts) -> Texts:
         """Return the requested sub-spaces that this peer covers; a publisher, those that its advertisement touches."""
-        return touched(dz, self._me.dz) if self._me.publisher else covered(dz, self._me.dz)
+        return touched(dz, self._state.dz) if self._state.publisher else covered(dz, self._state.dz)
 
     def _may_join(self, child: Profile, dz: Texts) -> bool:
         """Return whether a child may connect (line 17, or 2.7). Two peers are never each other's parents for one
         sub-space."""
-        me = self._me
-        if me.publisher:
+        state = self._state
+        if state.publisher:
             return True
         upper = self._parents.by_id.get(child.peer)
         if upper is not None and related(upper.dz, dz):
             return False
-        delay, link = self._parents.delay(dz), me.link_cost(child)
-        return me.policies.may_connect.allows(None, delay, me.bound, child.bound, link)
+        delay, link = self._parents.delay(dz), state.link_cost(child)
+        return state.policies.may_connect.allows(None, delay, state.bound, child.bound, link)
 
     def _join(self, peer: PeerId, connect: Connect, dz: Texts, now: float) -> None:
         """Add a child and disconnect those beyond m (lines 18 to 26). Accept goes to the child (PAPERS.md, correction
@@ -94,21 +94,21 @@ class Children:
             return
         for other in removed:
             child = self._remove(other)
-            self._me.send(other, Disconnect("for another"))
-            self._me.send(other, PotentialParent(False, child.dz, self._hints(child.dz, child.profile)))
+            self._state.send(other, Disconnect("for another"))
+            self._state.send(other, PotentialParent(False, child.dz, self._hints(child.dz, child.profile)))
         self._accept(peer, now)
 
     def _accept(self, peer: PeerId, now: float) -> None:
         child = self.by_id[peer]
-        child.sent_version = self._me.profile.version
+        child.sent_version = self._state.profile.version
         sources = self._record_sources(child)
-        self._me.send(peer, Accept(self._me.profile, child.dz, tuple(sources), tuple(sources.values())))
+        self._state.send(peer, Accept(self._state.profile, child.dz, tuple(sources), tuple(sources.values())))
 
     def _refuse(self, peer: PeerId, connect: Connect) -> None:
         """Refuse a request with hints (lines 27 to 29), and with the rank that would have to be exceeded."""
         bar = self._bar()
         hints = self._hints(connect.dz, connect.profile)
-        self._me.send(peer, PotentialParent(True, connect.dz, hints, *bar))
+        self._state.send(peer, PotentialParent(True, connect.dz, hints, *bar))
 
     # --- ranking ----------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Children:
 
     def _competing_of(self, children: dict[PeerId, Child]) -> tuple[PeerId, ...]:
         taken = {peer: child.dz for peer, child in children.items()}
-        return self._me.policies.may_connect.competing(taken, self._me.settings.links_max)
+        return self._state.policies.may_connect.competing(taken, self._state.settings.links_max)
 
     def _put(self, peer: PeerId, child: Child) -> None:
         self.by_id[peer] = child
@@ -141,14 +141,14 @@ class Children:
         left = dict(self.by_id)
         below_child = self.below_child()
 
-        quiet_s = self._me.settings.suspicion_periods * self._me.settings.period_s
+        quiet_s = self._state.settings.suspicion_periods * self._state.settings.period_s
 
         def importance(peer: PeerId) -> tuple[bool, Rank, bool]:
             return now - left[peer].last_seen <= quiet_s, self._rank(left[peer], below_child), peer != new
 
         while True:
             competing = self._competing_of(left)
-            if len(competing) <= self._me.settings.children_max:
+            if len(competing) <= self._state.settings.children_max:
                 return removed
             least = min(competing, key=importance)
             removed.append(least)
@@ -160,7 +160,7 @@ class Children:
         """Return volume and bound of the child with the least rank; values that every child exceeds while a place is
         free."""
         competing = self._competing()
-        if len(competing) < self._me.settings.children_max:
+        if len(competing) < self._state.settings.children_max:
             return (0.0, UNREACHED)
         below_child = self.below_child()
         least = min((self.by_id[peer] for peer in competing), key=lambda child: self._rank(child, below_child))
@@ -168,11 +168,11 @@ class Children:
 
     def below_child(self) -> float:
         """Return the delay of a child's child."""
-        at = expected(self._parents.delay(self._me.dz), self._me.bound)
-        return at + 2 * self._me.link_cost()
+        at = expected(self._parents.delay(self._state.dz), self._state.bound)
+        return at + 2 * self._state.link_cost()
 
     def _rank(self, child: Child, below_child: float) -> Rank:
-        return self._me.policies.parents.rank_child(child.volume, child.profile.bound, below_child)
+        return self._state.policies.parents.rank_child(child.volume, child.profile.bound, below_child)
 
     def _hints(self, dz: Texts, child: Profile) -> tuple[Profile, ...]:
         """Return possible parents for a child (`findBestParent`, lines 22 and 28), from the candidates and the
@@ -180,20 +180,20 @@ class Children:
 
         Those with a free place come first, then those that cover most.
         """
-        me = self._me
-        below = me.link_cost()
-        at = expected(self._parents.delay(dz), me.bound)
+        state = self._state
+        below = state.link_cost()
+        at = expected(self._parents.delay(dz), state.bound)
         ranked: list[tuple[bool, int, float, PeerId, Profile]] = []
         for other in (*self._candidates.profiles(), *[entry.profile for entry in self.by_id.values()]):
             if other.peer == child.peer or other.publisher or other.bound == child.bound == UNREACHED:
                 continue
-            fits = me.may_join(other, child.bound) or (
+            fits = state.may_join(other, child.bound) or (
                 other.peer in self.by_id and at + below + below <= child.bound and other.bound <= child.bound
             )
             if fits and (count := len(covered(dz, other.dz))):
-                ranked.append((other.free == 0, -count, me.rng.random(), other.peer, other))
+                ranked.append((other.free == 0, -count, state.rng.random(), other.peer, other))
         ranked.sort(key=lambda row: row[:4])
-        most = min(me.policies.hints, PEER_HINTS_MAX)
+        most = min(state.policies.hints, PEER_HINTS_MAX)
         return tuple([row[4] for row in ranked[:most]])
 
     # --- keepalive --------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class Children:
         """Answer a child's keepalive; disconnect a peer that is no child."""
         child = self.by_id.get(peer)
         if child is None:
-            self._me.send(peer, Disconnect("no child"))
+            self._state.send(peer, Disconnect("no child"))
             return
         child.last_seen = now
         if pulse.profile is not None and pulse.profile.peer == peer:
@@ -211,10 +211,10 @@ class Children:
 
     def _send_beat(self, peer: PeerId, child: Child, number: int) -> None:
         sources = self._record_sources(child)
-        changed = child.sent_version != self._me.profile.version
-        child.sent_version = self._me.profile.version
-        profile = self._me.profile if changed else None
-        self._me.send(peer, Beat(number, tuple(sources), tuple(sources.values()), profile))
+        changed = child.sent_version != self._state.profile.version
+        child.sent_version = self._state.profile.version
+        profile = self._state.profile if changed else None
+        self._state.send(peer, Beat(number, tuple(sources), tuple(sources.values()), profile))
 
     def announce_sources(self) -> None:
         """Send a Beat to each child whose sources have changed. Until then its subtree counts on a publisher that no
@@ -240,7 +240,7 @@ class Children:
         """Disconnect a child."""
         if peer in self.by_id:
             self._remove(peer)
-            self._me.send(peer, Disconnect(reason))
+            self._state.send(peer, Disconnect(reason))
 
     def lost(self, peer: PeerId) -> None:
         """Remove a child that is dead or has left."""
@@ -249,11 +249,11 @@ class Children:
 
     def check(self, now: float) -> None:
         """Disconnect children that are silent or no longer covered (Algorithm 3, line 6); called once a period."""
-        silence_s = self._me.settings.silence_periods * self._me.settings.period_s
+        silence_s = self._state.settings.silence_periods * self._state.settings.period_s
         for peer in [peer for peer, child in self.by_id.items() if now - child.last_seen > silence_s]:
             self.drop(peer, "silent")
         for peer, child in list(self.by_id.items()):
             if len(kept := self._covered_part(child.dz)) < len(child.dz):
                 self.drop(peer, "not covered any more")
-                self._me.send(peer, PotentialParent(False, child.dz, self._hints(child.dz, child.profile)))
+                self._state.send(peer, PotentialParent(False, child.dz, self._hints(child.dz, child.profile)))
                 assert kept != child.dz, "only children with uncovered sub-spaces are disconnected"

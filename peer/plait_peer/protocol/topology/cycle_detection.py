@@ -26,10 +26,10 @@ cycle; and a frame in a cycle without its origin has to end."""
 class CycleDetection:
     """The DetectCycle frames that pass one peer."""
 
-    __slots__ = ("_children", "_delays", "_forwarded", "_me", "_parents")
+    __slots__ = ("_children", "_delays", "_forwarded", "_parents", "_state")
 
-    def __init__(self, me: PeerState, parents: Parents, children: Children) -> None:
-        self._me = me
+    def __init__(self, state: PeerState, parents: Parents, children: Children) -> None:
+        self._state = state
         self._parents = parents
         self._children = children
         self._forwarded: Counter[tuple[PeerId, str]] = Counter()
@@ -38,10 +38,10 @@ class CycleDetection:
 
     def start(self, dz: Texts, parent_bound: float) -> None:
         """Send DetectCycle frames for sub-spaces that a parent has accepted (lines 34 and 35)."""
-        me = self._me
-        if me.policies.may_connect.share_cycle(parent_bound, me.bound):
+        state = self._state
+        if state.policies.may_connect.share_cycle(parent_bound, state.bound):
             for each in dz:
-                self._forward(DetectCycle(me.id, each, me.bound, 0))
+                self._forward(DetectCycle(state.id, each, state.bound, 0))
 
     def recheck(self, *, unreached: bool) -> None:
         """Send DetectCycle frames again where a cycle is likely: an earlier frame may be lost, or two peers closed the
@@ -54,27 +54,27 @@ class CycleDetection:
         for peer, parent in list(self._parents.by_id.items()):
             if parent.profile.publisher:
                 continue
-            assert peer != self._me.id, "no peer is its own parent"
+            assert peer != self._state.id, "no peer is its own parent"
             now = self._delays[peer] = max(parent.sources.values(), default=0.0)
             rising = now > before.get(peer, now) + self._parents.link_cost(parent) / 2
-            if (unreached and not parent.sources) or (rising and self._me.policies.prompt):
+            if (unreached and not parent.sources) or (rising and self._state.policies.prompt):
                 self.start(parent.dz, parent.profile.bound)
 
     def receive(self, sender: PeerId, frame: DetectCycle) -> None:
         """Leave the parent if the frame is this peer's own; otherwise forward it (lines 36 to 42)."""
-        me = self._me
+        state = self._state
         parent = self._parents.by_id.get(sender)
         if parent is None or frame.dz not in parent.dz:
             return
-        if frame.originator == me.id:
-            me.counters.cycles += 1
+        if frame.originator == state.id:
+            state.counters.cycles += 1
             self._parents.leave(sender, "cycle", avoid=True)
             return
-        most = FORWARDED_MAX if me.policies.prompt else 1
-        same = me.policies.may_connect.share_cycle(frame.bound, me.bound)
+        most = FORWARDED_MAX if state.policies.prompt else 1
+        same = state.policies.may_connect.share_cycle(frame.bound, state.bound)
         if (
             same
-            and frame.dz in me.dz
+            and frame.dz in state.dz
             and frame.hops < CHASE_HOPS_MAX
             and self._forwarded[(frame.originator, frame.dz)] < most
         ):
@@ -82,10 +82,10 @@ class CycleDetection:
             self._forward(DetectCycle(frame.originator, frame.dz, frame.bound, frame.hops + 1))
 
     def _forward(self, frame: DetectCycle) -> None:
-        share_cycle = self._me.policies.may_connect.share_cycle
+        share_cycle = self._state.policies.may_connect.share_cycle
         for peer, child in self._children.by_id.items():
             if frame.dz in child.dz and share_cycle(child.profile.bound, frame.bound):
-                self._me.send(peer, frame)
+                self._state.send(peer, frame)
 
     def new_period(self) -> None:
         """Forget which frames were forwarded in the last period."""

@@ -53,18 +53,18 @@ class ParentSearch:
     __slots__ = (
         "_candidates",
         "_children",
-        "_me",
         "_parents",
         "_reputation",
+        "_state",
         "_was_covered",
         "refusals",
         "uncovered_since",
     )
 
     def __init__(
-        self, me: PeerState, candidates: CandidateView, parents: Parents, children: Children, reputation: Reputation
+        self, state: PeerState, candidates: CandidateView, parents: Parents, children: Children, reputation: Reputation
     ) -> None:
-        self._me = me
+        self._state = state
         self._candidates = candidates
         self._parents = parents
         self._children = children
@@ -77,22 +77,22 @@ class ParentSearch:
     def every_period(self, now: float) -> None:
         """Request uncovered sub-spaces; every second period also new publishers."""
         self.request_missing(now)
-        if self._me.period % 2 == 0:
+        if self._state.period % 2 == 0:
             self._request_new_publishers(now)
 
     def request_missing(self, now: float) -> None:
         """Request sub-spaces that are uncovered or at risk, unless a recent request names them."""
-        me, parents = self._me, self._parents
+        state, parents = self._state, self._parents
         missing = parents.missing()
-        self.uncovered_since = {dz: self.uncovered_since.get(dz, me.period) for dz in missing}
-        patience_s = me.settings.period_s if me.policies.prompt else UNREACHED
+        self.uncovered_since = {dz: self.uncovered_since.get(dz, state.period) for dz in missing}
+        patience_s = state.settings.period_s if state.policies.prompt else UNREACHED
         recent = [request for request in parents.requests.values() if now - request.sent < patience_s]
         requested = {dz for request in recent for dz in request.dz}
         rest = [dz for dz in _canonical((*missing, *parents.at_risk(now))) if dz not in requested]
         unserved = self._request_from_subscribers(rest, now) if rest else []
         self._was_covered = self._was_covered or not missing
-        urgent = [dz for dz in missing if me.period - self.uncovered_since[dz] >= URGENT_PERIODS]
-        if urgent and self._was_covered and me.policies.prompt:
+        urgent = [dz for dz in missing if state.period - self.uncovered_since[dz] >= URGENT_PERIODS]
+        if urgent and self._was_covered and state.policies.prompt:
             unserved = urgent
         if unserved:
             self._request_from_publishers(unserved, now)
@@ -102,7 +102,7 @@ class ParentSearch:
         candidates = [profile for profile in self._candidates.profiles() if self._eligible(profile, now)]
         unserved: list[str] = []
         connects = 0
-        while rest and connects < self._me.settings.connects_max:
+        while rest and connects < self._state.settings.connects_max:
             best = self.find_best_parent(rest[0], rest, candidates)
             if best is None:
                 unserved.append(rest.pop(0))
@@ -117,28 +117,28 @@ class ParentSearch:
 
     def find_best_parent(self, dz: str, rest: list[str], candidates: list[Profile]) -> Profile | None:
         """Return the candidate that covers `dz` and has the least rank (at random among equals), or None."""
-        me = self._me
+        state = self._state
         best: tuple[tuple[float, float, float, float], Profile] | None = None
         for profile in candidates:
             if not covers(profile.dz, dz):
                 continue
             count = len(rest) if len(rest) == 1 else len(covered(tuple(rest), profile.dz))
-            key = (*me.policies.parents.rank_candidate(profile, me.bound, count), me.rng.random())
+            key = (*state.policies.parents.rank_candidate(profile, state.bound, count), state.rng.random())
             if best is None or key < best[0]:
                 best = (key, profile)
         return best[1] if best else None
 
     def _eligible(self, profile: Profile, now: float) -> bool:
-        me, peer = self._me, profile.peer
-        if not me.may_join(profile, me.bound) or peer in self._parents.requests:
+        state, peer = self._state, profile.peer
+        if not state.may_join(profile, state.bound) or peer in self._parents.requests:
             return False
         if self._parents.avoided(peer) or self._reputation.shunned(peer) or self._parents.suspected(peer, now):
             return False
         refusal = self.refusals.get(peer)
-        if refusal is not None and refusal.retry_at > me.period:
+        if refusal is not None and refusal.retry_at > state.period:
             return False
         child = self._children.by_id.get(peer)
-        return child is None or not related(child.dz, me.dz)
+        return child is None or not related(child.dz, state.dz)
 
     def _connect(self, profile: Profile, dz: Texts, now: float) -> None:
         """Request `dz` of a peer, in addition to what it already provides."""
@@ -161,27 +161,27 @@ class ParentSearch:
 
     def _may_request(self, profile: Profile) -> bool:
         refusal = self.refusals.get(profile.peer)
-        if refusal is not None and refusal.retry_at > self._me.period:
+        if refusal is not None and refusal.retry_at > self._state.period:
             return False
         return profile.peer not in self._parents.requests and not self._parents.avoided(profile.peer)
 
     def _request_new_publishers(self, now: float) -> None:
         """Connect to publishers that a settled parent does not forward: they are new to the group (2.4.3.1)."""
-        parents, me = self._parents, self._me
-        grace_s = me.settings.grace_periods * me.settings.period_s
-        for dz in me.dz:
+        parents, state = self._parents, self._state
+        grace_s = state.settings.grace_periods * state.settings.period_s
+        for dz in state.dz:
             parent = parents.subscriber_for(dz)
             if parent is None or not parent.sources or now - parent.since < grace_s:
                 continue
             for profile in self._candidates.relevant(dz):
                 known = profile.peer in parent.sources or parents.linked(profile.peer, dz)
-                if not known and self._may_request(profile) and me.rng.random() < NEW_PUBLISHER_SHARE:
+                if not known and self._may_request(profile) and state.rng.random() < NEW_PUBLISHER_SHARE:
                     self._connect(profile, (dz,), now)
 
     def connect_publisher(self, publisher: PeerId, dz: str, now: float) -> None:
         """Connect to the publisher of an event that came from below and not from above (Algorithm 2, line 4)."""
         known = self._candidates.publishers.get(publisher)
-        member = next((each for each in self._me.dz if dz.startswith(each)), None)
+        member = next((each for each in self._state.dz if dz.startswith(each)), None)
         if known is not None and member is not None and self._may_request(known[0]):
             self._connect(known[0], (member,), now)
 
@@ -189,7 +189,7 @@ class ParentSearch:
 
     def handle_hint(self, sender: PeerId, hint: PotentialParent, now: float) -> None:
         """Add hints to the candidates, and remember a refusal."""
-        me = self._me
+        state = self._state
         for profile in hint.hints:
             useless = self._parents.avoided(profile.peer) or self._candidates.unresponsive(profile.peer)
             if not profile.publisher and not useless:
@@ -202,11 +202,11 @@ class ParentSearch:
             self._parents.lost(sender)
         before = self.refusals.pop(sender, None)
         known = self._candidates.publishers.get(sender) or self._candidates.subscribers.get(sender)
-        backoff = min(2 * before.backoff if before else 1, me.settings.backoff_periods_max)
-        retry_at = me.period + backoff + int(me.rng.random() * backoff)
+        backoff = min(2 * before.backoff if before else 1, state.settings.backoff_periods_max)
+        retry_at = state.period + backoff + int(state.rng.random() * backoff)
         dz = known[0].dz if known else request.dz
         delay = known[0].delay if known else UNREACHED
-        self.refusals[sender] = Refusal(me.period, retry_at, backoff, dz, delay, hint.bar_volume, hint.bar_bound)
+        self.refusals[sender] = Refusal(state.period, retry_at, backoff, dz, delay, hint.bar_volume, hint.bar_bound)
         if len(self.refusals) > REFUSALS_MAX:
             del self.refusals[next(iter(self.refusals))]
 
@@ -217,9 +217,9 @@ class ParentSearch:
     def reset_backoff(self) -> None:
         """Allow requests to all peers again: the subscription has changed, so that they may answer differently."""
         for refusal in self.refusals.values():
-            refusal.retry_at = self._me.period
+            refusal.retry_at = self._state.period
         for peer, refusal in list(self.refusals.items()):
-            if refusal.since + REFUSAL_PERIODS < self._me.period:
+            if refusal.since + REFUSAL_PERIODS < self._state.period:
                 del self.refusals[peer]
 
 

@@ -22,10 +22,10 @@ from .connections import Parent, Request
 class Parents:
     """All connections to parents, open or requested."""
 
-    __slots__ = ("_avoided", "_candidates", "_me", "_pulses", "by_id", "changed", "requests")
+    __slots__ = ("_avoided", "_candidates", "_pulses", "_state", "by_id", "changed", "requests")
 
-    def __init__(self, me: PeerState, candidates: CandidateView) -> None:
-        self._me = me
+    def __init__(self, state: PeerState, candidates: CandidateView) -> None:
+        self._state = state
         self._candidates = candidates
         self._pulses = 0
         self._avoided: dict[PeerId, int] = {}
@@ -57,26 +57,26 @@ class Parents:
 
     def missing(self) -> Texts:
         """Return the sub-spaces that are not settled."""
-        return tuple([dz for dz in self._me.dz if not self.settled(dz)])
+        return tuple([dz for dz in self._state.dz if not self.settled(dz)])
 
     def suspected(self, peer: PeerId, now: float) -> bool:
         """Return whether a parent has been silent for longer than usual."""
-        parent, settings = self.by_id.get(peer), self._me.settings
+        parent, settings = self.by_id.get(peer), self._state.settings
         return parent is not None and now - parent.last_seen > settings.suspicion_periods * settings.period_s
 
     def at_risk(self, now: float) -> Texts:
         """Return the sub-spaces that a suspected subscriber covers."""
-        if not self._me.policies.prompt:
+        if not self._state.policies.prompt:
             return ()
         suspects = [parent for peer, parent in self.by_id.items() if self.suspected(peer, now)]
-        found = {dz for parent in suspects if not parent.profile.publisher for dz in covered(self._me.dz, parent.dz)}
+        found = {dz for parent in suspects if not parent.profile.publisher for dz in covered(self._state.dz, parent.dz)}
         return tuple(sorted(found))
 
     # --- delays -----------------------------------------------------------------------------------------------------
 
     def link_cost(self, parent: Parent) -> float:
         """Return the delay that the link from a parent adds."""
-        return self._me.link_cost(parent.profile, parent.link_s)
+        return self._state.link_cost(parent.profile, parent.link_s)
 
     def sources_for(self, dz: str) -> dict[PeerId, float]:
         """Return the publishers that reach the peer with this sub-space, and their delays."""
@@ -95,8 +95,8 @@ class Parents:
     def sources(self, texts: Texts) -> dict[PeerId, float]:
         """Return the publishers that reach the peer with all relevant ones of these sub-spaces, and their greatest
         delays."""
-        if self._me.publisher:
-            return {self._me.id: 0.0}
+        if self._state.publisher:
+            return {self._state.id: 0.0}
         if len(texts) == 1:
             return self.sources_for(texts[0])
         found: dict[PeerId, float] = {}
@@ -111,7 +111,7 @@ class Parents:
     def delay(self, texts: Texts) -> float:
         """Return D of these sub-spaces: the greatest delay of a relevant publisher. UNREACHED if one does not reach the
         peer."""
-        if self._me.publisher:
+        if self._state.publisher:
             return 0.0
         sources = self.sources(texts)
         if not sources or any(peer not in sources for peer in self._candidates.relevant_ids(texts)):
@@ -124,17 +124,19 @@ class Parents:
         """Request sub-spaces of a parent. The request replaces its present ones (line 15)."""
         assert dz, "a request names sub-spaces"
         self.requests[peer] = Request(dz, now)
-        self._me.counters.connects_sent += 1
-        self._me.send(peer, Connect(self._me.profile, dz), address)
+        self._state.counters.connects_sent += 1
+        self._state.send(peer, Connect(self._state.profile, dz), address)
 
     def handle_accept(self, peer: PeerId, accept: Accept, now: float) -> bool:
         """Add an accepted parent (lines 30 to 33). Return False if it is useless by now, and was disconnected."""
         request = self.requests.pop(peer, None)
         if request is None:
             if peer not in self.by_id:
-                self._me.send(peer, Disconnect("unasked"))
+                self._state.send(peer, Disconnect("unasked"))
             return False
-        dz = tuple([each for each in accept.dz if each in request.dz and (each in self._me.dz or peer in self.by_id)])
+        dz = tuple(
+            [each for each in accept.dz if each in request.dz and (each in self._state.dz or peer in self.by_id)]
+        )
         known = self.by_id.get(peer)
         parent = Parent(accept.profile, dz, known.since if known else now, now, {}, known.link_s if known else None)
         parent.sources = _sources(accept.sources, accept.delays)
@@ -142,7 +144,7 @@ class Parents:
         if not dz or not self._may_stay(parent):
             self.by_id.pop(peer, None)
             self.avoid(peer)
-            self._me.send(peer, Disconnect("too late"))
+            self._state.send(peer, Disconnect("too late"))
             return False
         self.by_id[peer] = parent
         self.changed = True
@@ -170,7 +172,7 @@ class Parents:
         self.requests.pop(peer, None)
         if self.by_id.pop(peer, None) is not None:
             self.changed = True
-            self._me.send(peer, Disconnect(reason))
+            self._state.send(peer, Disconnect(reason))
         if avoid:
             self.avoid(peer)
 
@@ -185,7 +187,7 @@ class Parents:
     def avoid(self, peer: PeerId) -> None:
         """Do not request this peer for some periods."""
         self._candidates.subscribers.pop(peer, None)
-        self._avoided[peer] = self._me.period + self._me.settings.avoid_periods
+        self._avoided[peer] = self._state.period + self._state.settings.avoid_periods
 
     def avoided(self, peer: PeerId) -> bool:
         """Return whether this peer is avoided now."""
@@ -195,9 +197,9 @@ class Parents:
 
     def check(self, now: float) -> list[PeerId]:
         """Leave parents that are silent or too late; called once a period. Return the silent ones."""
-        me = self._me
-        silence_s = me.settings.silence_periods * me.settings.period_s
-        self._avoided = {peer: until for peer, until in self._avoided.items() if until > me.period}
+        state = self._state
+        silence_s = state.settings.silence_periods * state.settings.period_s
+        self._avoided = {peer: until for peer, until in self._avoided.items() if until > state.period}
         for peer in [peer for peer, request in self.requests.items() if now - request.sent > silence_s]:
             del self.requests[peer]
             self.avoid(peer)
@@ -214,11 +216,11 @@ class Parents:
         """Return whether the parent's announced delays fit the bound (2.7)."""
         if parent.profile.publisher:
             return True
-        settings = self._me.settings
-        return self._me.policies.may_connect.keeps(
+        settings = self._state.settings
+        return self._state.policies.may_connect.keeps(
             max(parent.sources.values(), default=None),
             self.link_cost(parent),
-            self._me.bound,
+            self._state.bound,
             waited=parent.last_seen - parent.since,
             patience=settings.patience_periods * settings.period_s,
         )
@@ -235,20 +237,20 @@ class Parents:
             subscriber = self.subscriber_for(dz)
             return subscriber is not None and peer in subscriber.sources
         # A coarsened sub-space stays with its parent until the coarser one is settled without that parent.
-        if covers(self._me.dz, dz) and dz not in self._me.dz:
-            around = next(each for each in self._me.dz if dz.startswith(each))
+        if covers(self._state.dz, dz) and dz not in self._state.dz:
+            around = next(each for each in self._state.dz if dz.startswith(each))
             return self.settled(around)
-        return not touches(self._me.dz, dz)
+        return not touches(self._state.dz, dz)
 
     def send_pulses(self, now: float) -> None:
         """Send a keepalive to each parent; called once a period."""
-        version = self._me.profile.version
+        version = self._state.profile.version
         for peer, parent in self.by_id.items():
             self._pulses += 1
             parent.pending_pulse = (self._pulses, now)
             changed = parent.sent_version != version
             parent.sent_version = version
-            self._me.send(peer, Pulse(self._pulses, self._me.profile if changed else None))
+            self._state.send(peer, Pulse(self._pulses, self._state.profile if changed else None))
 
     def handle_beat(self, peer: PeerId, beat: Beat, now: float) -> bool:
         """Handle a parent's answer to a keepalive. Return False if the sender is no parent."""

@@ -25,11 +25,11 @@ ADVERTS_MAX = 256
 class PeerSampling:
     """The view of one peer. An entry holds its period of birth instead of an age, so that ageing costs nothing."""
 
-    __slots__ = ("_half", "_me", "_partner", "_sent", "adverts", "exchanges", "view")
+    __slots__ = ("_half", "_partner", "_sent", "_state", "adverts", "exchanges", "view")
 
-    def __init__(self, me: PeerState) -> None:
-        self._me = me
-        self._half = min(me.settings.sample_view // 2, PEER_SAMPLE_MAX)
+    def __init__(self, state: PeerState) -> None:
+        self._state = state
+        self._half = min(state.settings.sample_view // 2, PEER_SAMPLE_MAX)
         self._partner: PeerId | None = None
         self._sent: list[PeerId] = []
         self.exchanges = 0
@@ -40,7 +40,7 @@ class PeerSampling:
 
     def seed(self, profiles: Iterable[Profile]) -> None:
         """Add peers that are known from elsewhere: configured, or discovered."""
-        entries = [(profile, self._me.period) for profile in profiles]
+        entries = [(profile, self._state.period) for profile in profiles]
         self._merge(entries)
         self._merge_adverts(entries)
 
@@ -54,7 +54,7 @@ class PeerSampling:
         partner, (profile, _) = min(self.view.items(), key=lambda entry: entry[1][1])
         self._partner = partner
         del self.view[partner]  # its reply adds it again
-        self._me.send(partner, self._gossip(reply=False), profile.address)
+        self._state.send(partner, self._gossip(reply=False), profile.address)
 
     def receive(self, sender: PeerId, gossip: Gossip) -> bool:
         """Handle the other half of an exchange. Return False for a reply without a request."""
@@ -63,8 +63,8 @@ class PeerSampling:
         if gossip.reply:
             self._partner = None
         else:
-            self._me.send(sender, self._gossip(reply=True))
-        now = self._me.period
+            self._state.send(sender, self._gossip(reply=True))
+        now = self._state.period
         self.exchanges += 1
         profiles = [(profile, now - age - 1) for profile, age in zip(gossip.profiles, gossip.ages, strict=True)]
         adverts = [(profile, now - age - 1) for profile, age in zip(gossip.adverts, gossip.advert_ages, strict=True)]
@@ -82,38 +82,38 @@ class PeerSampling:
 
     def _gossip(self, *, reply: bool) -> Gossip:
         """Return this peer's half: its own profile, and random entries without the H oldest."""
-        me = self._me
+        state = self._state
         entries = list(self.view.values())
         if len(entries) >= self._half:
             entries.sort(key=lambda entry: -entry[1])
-            entries = entries[: max(self._half - 1, len(entries) - me.settings.healing)]
-            random = me.rng.random
+            entries = entries[: max(self._half - 1, len(entries) - state.settings.healing)]
+            random = state.rng.random
             for place in range(self._half - 1):  # a partial Fisher-Yates shuffle
                 other = place + int(random() * (len(entries) - place))
                 entries[place], entries[other] = entries[other], entries[place]
             del entries[self._half - 1 :]
         self._sent = [profile.peer for profile, _ in entries]
-        profiles = (me.profile, *[profile for profile, _ in entries])
-        ages = (0, *[min(max(me.period - born, 0), _AGE_MAX) for _, born in entries])
+        profiles = (state.profile, *[profile for profile, _ in entries])
+        ages = (0, *[min(max(state.period - born, 0), _AGE_MAX) for _, born in entries])
         adverts = self._draw_adverts()
-        advert_ages = tuple([max(me.period - born, 0) for _, born in adverts])
+        advert_ages = tuple([max(state.period - born, 0) for _, born in adverts])
         return Gossip(reply, profiles, ages, tuple([profile for profile, _ in adverts]), advert_ages)
 
     def _draw_adverts(self) -> list[tuple[Profile, int]]:
         """Return a few random publishers with recent news."""
-        me = self._me
-        oldest = me.period - me.settings.view_age_max
+        state = self._state
+        oldest = state.period - state.settings.view_age_max
         fresh = [entry for entry in self.adverts.values() if entry[1] >= oldest]
         if len(fresh) < len(self.adverts):
             self.adverts = {entry[0].peer: entry for entry in fresh}
         for place in range(min(ADVERTS_SENT_MAX, len(fresh))):
-            other = place + int(me.rng.random() * (len(fresh) - place))
+            other = place + int(state.rng.random() * (len(fresh) - place))
             fresh[place], fresh[other] = fresh[other], fresh[place]
         return fresh[:ADVERTS_SENT_MAX]
 
     def _merge_adverts(self, received: list[tuple[Profile, int]]) -> None:
         for profile, born in received:
-            if profile.publisher and profile.peer != self._me.id:
+            if profile.publisher and profile.peer != self._state.id:
                 known = self.adverts.get(profile.peer)
                 if known is None or _later(profile, born, known):
                     self.adverts[profile.peer] = (profile, born)
@@ -121,15 +121,15 @@ class PeerSampling:
             del self.adverts[min(self.adverts, key=lambda peer: self.adverts[peer][1])]
 
     def _merge(self, received: list[tuple[Profile, int]]) -> None:
-        me, view = self._me, self.view
+        state, view = self._state, self.view
         for profile, born in received:
             known = view.get(profile.peer)
-            if profile.peer != me.id and (known is None or _later(profile, born, known)):
+            if profile.peer != state.id and (known is None or _later(profile, born, known)):
                 view[profile.peer] = (profile, born)
-        excess = len(view) - me.settings.sample_view
+        excess = len(view) - state.settings.sample_view
         if excess > 0:
-            excess -= self._drop_oldest(min(me.settings.healing, excess))
-        swapped = me.settings.swapping
+            excess -= self._drop_oldest(min(state.settings.healing, excess))
+        swapped = state.settings.swapping
         for peer in self._sent:
             if excess <= 0 or swapped <= 0:
                 break
@@ -139,9 +139,9 @@ class PeerSampling:
                 swapped -= 1
         while excess > 0:
             peers = list(view)
-            del view[peers[int(me.rng.random() * len(peers))]]
+            del view[peers[int(state.rng.random() * len(peers))]]
             excess -= 1
-        assert len(view) <= me.settings.sample_view, "the view is bounded"
+        assert len(view) <= state.settings.sample_view, "the view is bounded"
 
     def _drop_oldest(self, count: int) -> int:
         for peer, _ in sorted(self.view.items(), key=lambda entry: entry[1][1])[:count]:

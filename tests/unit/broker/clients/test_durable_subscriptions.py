@@ -180,7 +180,7 @@ def test_an_answer_to_an_older_question_is_not_taken() -> None:
 def test_a_failed_read_is_tried_again_in_a_while() -> None:
     place = durable()
     durables, asked = fetching(BrokerSettings(), 9, place)
-    durables.not_fetched(asked.ticket, 5.0)
+    durables.fetch_failed(asked.ticket, 5.0)
     assert durables.due_at == 5.0 + RETRY_S
     assert durables.retry(5.0) == []
     assert durables.readable(place) is None

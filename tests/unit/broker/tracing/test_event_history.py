@@ -14,29 +14,29 @@ def frame(sequence: int, payload: bytes = b"", **attributes: str | int) -> Publi
 
 
 def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
-    memory = EventHistory(events_max=3)
+    history = EventHistory(events_max=3)
     for sequence in range(1, 4):
-        memory.events.append((float(sequence), frame(sequence), [9]))
-    found = memory.find(EventId(7, 1))
+        history.events.append((float(sequence), frame(sequence), [9]))
+    found = history.find(EventId(7, 1))
     assert found is not None
     assert (found.at, found.destinations, found.arrival) == (1.0, [9], None)
-    assert memory.since() == 1.0, "it is full"
-    memory.events.append((4.0, frame(4), []))
-    assert memory.find(EventId(7, 1)) is None
-    assert memory.since() == 2.0
+    assert history.since() == 1.0, "it is full"
+    history.events.append((4.0, frame(4), []))
+    assert history.find(EventId(7, 1)) is None
+    assert history.since() == 2.0
     assert EventHistory().since() is None
 
 
 def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None:
-    memory = EventHistory()
+    history = EventHistory()
     large, small = frame(1, b"x" * LARGE_BYTES, price=5), frame(2, b"x" * 10, price=6)
     wide = frame(3, price=7, text="y" * LARGE_BYTES)
-    memory.events.append((1.0, large, ReceivedEvent(11, 5, large, 0, 100, (11,), 1.0)))
-    memory.events.append((2.0, small, []))
-    memory.events.append((3.0, wide, []))
-    memory.shed(1000)
-    assert memory.shed_at_bytes == 1000 + SHED_EVERY_BYTES
-    kept = [memory.find(EventId(7, sequence)) for sequence in (1, 2, 3)]
+    history.events.append((1.0, large, ReceivedEvent(11, 5, large, 0, 100, (11,), 1.0)))
+    history.events.append((2.0, small, []))
+    history.events.append((3.0, wide, []))
+    history.shed(1000)
+    assert history.shed_at_bytes == 1000 + SHED_EVERY_BYTES
+    kept = [history.find(EventId(7, sequence)) for sequence in (1, 2, 3)]
     assert [dict(entry.frame.attributes()) for entry in kept if entry is not None] == [{"price": 5}, {"price": 6}, {}]
     assert all(len(entry.frame.block) <= LARGE_BYTES for entry in kept if entry is not None)
     assert kept[0] is not None
@@ -48,15 +48,15 @@ def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None
 
 
 def test_drops_and_waits_are_found_by_event_and_bounded() -> None:
-    memory = EventHistory()
+    history = EventHistory()
     for sequence in range(DROPS_MAX + 10):
-        memory.drop(frame(sequence), "late", float(sequence), subscription=3)
-        memory.waited(frame(sequence), 4, float(sequence))
-    memory.drop(frame(DROPS_MAX), "expired", 1e6, broker=9)
-    latest, before = memory.drops(EventId(7, DROPS_MAX))
+        history.drop(frame(sequence), "late", float(sequence), subscription=3)
+        history.waited(frame(sequence), 4, float(sequence))
+    history.drop(frame(DROPS_MAX), "expired", 1e6, broker=9)
+    latest, before = history.drops(EventId(7, DROPS_MAX))
     assert (latest.reason, latest.broker, latest.subscription) == ("expired", 9, 0)
     assert (before.reason, before.broker, before.subscription) == ("late", 0, 3)
-    assert not list(memory.drops(EventId(7, 1))), "forgotten"
-    assert memory.written_at(EventId(7, DROPS_MAX), 4) == float(DROPS_MAX)
-    assert memory.written_at(EventId(7, DROPS_MAX), 5) is None
-    assert memory.written_at(EventId(7, 1), 4) is None
+    assert not list(history.drops(EventId(7, 1))), "forgotten"
+    assert history.written_at(EventId(7, DROPS_MAX), 4) == float(DROPS_MAX)
+    assert history.written_at(EventId(7, DROPS_MAX), 5) is None
+    assert history.written_at(EventId(7, 1), 4) is None

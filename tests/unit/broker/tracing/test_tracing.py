@@ -286,7 +286,7 @@ def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
     (trail,) = tracing.live.values()
     before = len(traced.client.heard(TraceStep))
     trail.steps = STEPS_MAX
-    tracing.dropped(world.brokers[1].broker.explaining.memory.events[0][1], "late", 0, 1)
+    tracing.dropped(world.brokers[1].broker.explaining.history.events[0][1], "late", 0, 1)
     world.brokers[1].act()
     world.run(1.0)
     assert len(traced.client.heard(TraceStep)) == before, "no broker tells for ever of one event"

@@ -196,7 +196,7 @@ def test_durable_subscriptions() -> None:
 
 
 def test_what_another_broker_did_not_get_says_nothing_of_this_one() -> None:
-    home = {"subscription": {"filter": "price > 10", "since_s": 9.0}, "memory": {"full": True, "events": 1}}
+    home = {"subscription": {"filter": "price > 10", "since_s": 9.0}, "history": {"full": True, "events": 1}}
     lost = {"reason": "unreachable", "ago_s": 1.0, "subscription": None}
     published = {
         "event": {"saw": "published", "ago_s": 1.0},

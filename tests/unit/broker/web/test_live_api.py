@@ -1,4 +1,4 @@
-"""The API of the live page, without a browser: overview, last events, the passage of one, the trees of a
+"""The API of the live page, without a browser: overview, last events, one event, the trees of a
 subscription."""
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ async def test_the_way_of_an_event_that_is_past() -> None:
         await client.publish({"n": 1})
         await client.delivered()
         (event,) = (await browser.get("/api/v1/events")).json()["events"]
-        passage = (await browser.get("/api/v1/passage", params={"event": event["event"]})).json()
-        (here,) = passage["brokers"]
+        found = (await browser.get("/api/v1/event", params={"event": event["event"]})).json()
+        (here,) = found["brokers"]
         assert (here["broker"], here["seen"]) == ("north", {"as": "published", "for": []})
         (party,) = here["parties"]
         assert (party["state"], party["client"], party["filter"]) == ("delivered", "a", "n > 0")
-        assert (await browser.get("/api/v1/passage", params={"event": "nonsense"})).status_code == 400
-        assert (await browser.get("/api/v1/passage")).status_code == 400
+        assert (await browser.get("/api/v1/event", params={"event": "nonsense"})).status_code == 400
+        assert (await browser.get("/api/v1/event")).status_code == 400
 
 
 async def test_the_trees_of_a_subscription() -> None:

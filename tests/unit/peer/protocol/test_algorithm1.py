@@ -159,7 +159,7 @@ def test_the_number_of_links_is_bounded_whatever_the_places() -> None:
     for number in range(8):
         bench.child(profile(10 + number, f"{number:03b}"))
     assert len(bench.peer.children.by_id) <= 8
-    assert len(bench.peer.children.by_id) <= max(4, bench.peer.me.settings.children_max)
+    assert len(bench.peer.children.by_id) <= max(4, bench.peer.state.settings.children_max)
 
 
 def test_lines_31_to_33_every_point_is_covered_once() -> None:
@@ -225,4 +225,4 @@ def test_correction_4_a_planted_line_26_is_caught() -> None:
     """Line 26 as printed sends the ack to q, which is the parent itself. Sending to oneself is refused."""
     bench = Bench("1")
     with pytest.raises(AssertionError, match="a peer sends no frame to itself"):
-        bench.peer.me.send(bench.peer.id, Disconnect())
+        bench.peer.state.send(bench.peer.id, Disconnect())

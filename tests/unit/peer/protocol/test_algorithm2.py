@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from peer_bench import Bench, profile, settings
 
-from plait_core.wire.frame_types.peer_frames import Accept, Connect, Disconnect, Happening
+from plait_core.wire.frame_types.peer_frames import Accept, Connect, Disconnect, PeerEvent
 from plait_peer import PLAIT, MeasuredDelay
 
 
@@ -25,7 +25,7 @@ def connected(bound: float = 3.0) -> Bench:
 def test_lines_9_to_11_down_to_the_children_that_want_it() -> None:
     bench = connected()
     bench.event(2, "101")
-    assert [(to, event.delay, event.hops) for to, event in bench.take(Happening)] == [(8, 2.0, 2)]
+    assert [(to, event.delay, event.hops) for to, event in bench.take(PeerEvent)] == [(8, 2.0, 2)]
     assert [event.dz for event in bench.delivered] == ["101"]
 
 
@@ -46,22 +46,22 @@ def test_an_event_is_taken_once() -> None:
 def test_lines_6_to_8_from_a_child_it_goes_up_and_down() -> None:
     bench = connected()
     bench.event(8, "101", publisher=60)
-    assert [to for to, _ in bench.take(Happening)] == [2]  # and not back to 8
+    assert [to for to, _ in bench.take(PeerEvent)] == [2]  # and not back to 8
     bench.event(8, "111", publisher=60, number=2)
-    assert [to for to, _ in bench.take(Happening)] == [2, 9]
+    assert [to for to, _ in bench.take(PeerEvent)] == [2, 9]
 
 
 def test_lines_6_to_8_from_a_publisher_that_only_we_know_it_goes_up_and_down() -> None:
     bench = connected()
     bench.adopt(profile(60, "", bound=0.0), "1", sources={60: 0.0})
     bench.event(60, "101", publisher=60, delay=0.0)
-    assert [to for to, _ in bench.take(Happening)] == [2, 8]
+    assert [to for to, _ in bench.take(PeerEvent)] == [2, 8]
 
 
 def test_what_the_parent_has_from_above_does_not_go_up() -> None:
     bench = connected()
     bench.event(8, "101", publisher=50)
-    assert [to for to, _ in bench.take(Happening)] == []
+    assert [to for to, _ in bench.take(PeerEvent)] == []
 
 
 def test_lines_2_to_4_the_topmost_meets_the_publisher() -> None:
@@ -96,7 +96,7 @@ def test_property_1_nothing_outside_the_subscription_is_delivered_or_passed_on()
     bench = connected()
     bench.event(2, "001")
     assert not bench.delivered
-    assert not bench.take(Happening)
+    assert not bench.take(PeerEvent)
     assert bench.peer.counters.outside == 1
 
 
@@ -109,7 +109,7 @@ def test_what_strangers_send_is_not_taken() -> None:
 
 def test_false_positives_are_counted_and_kept_from_the_application() -> None:
     bench = Bench("101", bound=3.0)
-    bench.peer.me.dz = ("1",)
+    bench.peer.state.dz = ("1",)
     bench.adopt(profile(2, "", bound=2.0), "1", sources={50: 1.0})
     bench.event(2, "110")
     assert not bench.delivered
@@ -187,9 +187,9 @@ def test_the_short_way_is_for_leaves_and_for_events_in_time_alone() -> None:
 
 def test_publishers_of_one_parent_are_remembered_up_to_a_limit() -> None:
     bench = leaf()
-    for publisher in range(1000, 1000 + 2 * bench.peer.me.settings.publishers_max):
+    for publisher in range(1000, 1000 + 2 * bench.peer.state.settings.publishers_max):
         bench.peer.receive_batch(2, publisher, [1], "101", 1.0)
-    assert len(bench.peer.dissemination._highest) <= bench.peer.me.settings.publishers_max
+    assert len(bench.peer.dissemination._highest) <= bench.peer.state.settings.publishers_max
 
 
 def test_a_publisher_says_many_at_once_to_those_who_want_them() -> None:

@@ -62,7 +62,7 @@ def test_ours_takes_it_back_when_it_did_not_help() -> None:
 
 def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -> None:
     bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.1))
-    bench.peer.me.dz = ("10",)
+    bench.peer.state.dz = ("10",)
     bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
     bench.child(profile(8, "100", bound=4.0))
     number = 0
@@ -81,7 +81,7 @@ def test_lines_4_to_6_too_many_false_positives_refine_and_send_children_away() -
 
 def test_within_bandwidth_nothing_is_refined() -> None:
     bench = Bench("1011", bound=3.0, with_settings=settings(false_share=0.5))
-    bench.peer.me.dz = ("10",)
+    bench.peer.state.dz = ("10",)
     bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
     for number in range(1, 10):
         bench.gossip(publisher())  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: f
     """Receive four events a second, mostly false positives. Their share is allowed, but a limit of 3 is exceeded."""
     declared = settings(false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=3.0, with_settings=declared)
-    bench.peer.me.dz = ("10",)
+    bench.peer.state.dz = ("10",)
     bench.adopt(profile(2, "", bound=1.0), "10", sources={50: 1.0})
     for number in range(1, 41):
         bench.gossip(publisher())  # type: ignore[arg-type]

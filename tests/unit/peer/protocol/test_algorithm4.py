@@ -17,14 +17,14 @@ WANTED = ["000111", "001101", "001111", "01001", "010110", "0110", "100101", "11
 def test_properties_1_and_2(theta: int) -> None:
     peer = Peer(1, DzSet.of(WANTED), 3.0, randomness=Random(1), theta=theta)
     assert len(peer.dz) <= theta
-    assert all(covers(peer.dz, dz) for dz in peer.me.interest)
+    assert all(covers(peer.dz, dz) for dz in peer.state.interest)
 
 
 def test_without_theta_it_is_exact() -> None:
     peer = Peer(1, DzSet.of(WANTED), 3.0, randomness=Random(1))
-    assert peer.dz == peer.me.interest == tuple(dz.text for dz in DzSet.of(WANTED))
+    assert peer.dz == peer.state.interest == tuple(dz.text for dz in DzSet.of(WANTED))
 
 
 def test_theta_is_told_to_others() -> None:
     peer = Peer(1, DzSet.of(WANTED), 3.0, randomness=Random(1), theta=2)
-    assert peer.me.profile.dz == peer.dz
+    assert peer.state.profile.dz == peer.dz

@@ -12,7 +12,7 @@ from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_core.errors import PlaitError
 from plait_core.events import Event
 from plait_core.filters import parse
-from plait_core.limits import WANTS_MAX
+from plait_core.limits import INTEREST_FILTERS_MAX
 from plait_core.matching import new_index
 from plait_core.wire import Confirm, FrameDecoder, Publish, encode_block, encode_frame
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, envelop_message, read_message
@@ -167,7 +167,7 @@ def test_a_new_advertisement_is_known_once_an_update_was_computed_against_it() -
 def test_a_new_advertisement_is_known_after_all_parts_of_the_update() -> None:
     pair = Pair()
     pair.advertise("x < 10")
-    for number in range(2 * WANTS_MAX):
+    for number in range(2 * INTEREST_FILTERS_MAX):
         pair.sync.add(number, parse(f"x == {10 + number}"))
     list(pair.settle())
     pair.advertise("x >= 10", number=2)
@@ -177,13 +177,13 @@ def test_a_new_advertisement_is_known_after_all_parts_of_the_update() -> None:
         assert not pair.known_there
         pair.deliver(update)
     assert pair.known_there
-    assert pair.matches(10 + 2 * WANTS_MAX - 1)
+    assert pair.matches(10 + 2 * INTEREST_FILTERS_MAX - 1)
 
 
 def test_the_old_table_stays_until_the_last_part_of_a_whole_update() -> None:
     pair = Pair()
     pair.advertise()
-    for number in range(2 * WANTS_MAX):
+    for number in range(2 * INTEREST_FILTERS_MAX):
         pair.sync.add(number, parse(f"x == {number}"))
     list(pair.settle())
     pair.sync.gone(ROOT)
@@ -192,12 +192,12 @@ def test_the_old_table_stays_until_the_last_part_of_a_whole_update() -> None:
     updates = pair.send()
     assert [(update.whole, update.more) for update in updates] == [(True, True), (False, False)]
     pair.deliver(updates[0])
-    assert pair.matches(2 * WANTS_MAX - 1)
+    assert pair.matches(2 * INTEREST_FILTERS_MAX - 1)
     assert pair.matches(7), "until the last part arrives"
     pair.deliver(updates[1])
-    assert pair.matches(2 * WANTS_MAX - 1)
+    assert pair.matches(2 * INTEREST_FILTERS_MAX - 1)
     assert not pair.matches(7)
-    assert len(pair.remote) == 2 * WANTS_MAX - 1
+    assert len(pair.remote) == 2 * INTEREST_FILTERS_MAX - 1
 
 
 def test_a_filter_is_not_installed_while_a_returned_broker_has_unknown_advertisements() -> None:
@@ -249,18 +249,18 @@ def test_a_removal_follows_all_filters_that_replace_it() -> None:
     pair = Pair()
     pair.advertise()
     pair.sync.add(0, parse("x >= 0"))
-    for number in range(1, WANTS_MAX + 500):
+    for number in range(1, INTEREST_FILTERS_MAX + 500):
         pair.sync.add(number, parse(f"x == {number}"))
     list(pair.settle())
     pair.sync.remove(0)
     frames = 0
     for update in pair.settle():
         frames += 1
-        assert len(update.added) <= WANTS_MAX
+        assert len(update.added) <= INTEREST_FILTERS_MAX
         assert pair.matches(5)
-        assert pair.matches(WANTS_MAX + 400)
+        assert pair.matches(INTEREST_FILTERS_MAX + 400)
     assert frames == 2
-    assert not pair.matches(WANTS_MAX + 900)
+    assert not pair.matches(INTEREST_FILTERS_MAX + 900)
 
 
 def test_long_filters_are_split_into_frames_within_the_limit() -> None:
@@ -447,7 +447,7 @@ def test_filters_that_a_replaced_one_covered_are_announced_without_a_gap() -> No
     pair = Pair()
     pair.advertise("x >= 0 or x < 0")
     pair.sync.add(0, parse("x >= 0"))
-    for number in range(1, WANTS_MAX + 500):
+    for number in range(1, INTEREST_FILTERS_MAX + 500):
         pair.sync.add(number, parse(f"x == {number}"))
     list(pair.settle())
     pair.sync.add(0, parse("x < 0"))
@@ -455,7 +455,7 @@ def test_filters_that_a_replaced_one_covered_are_announced_without_a_gap() -> No
     for _ in pair.settle():
         frames += 1
         assert pair.matches(1)
-        assert pair.matches(WANTS_MAX + 400)
+        assert pair.matches(INTEREST_FILTERS_MAX + 400)
     assert frames == 2
     assert pair.matches(-1)
     assert not pair.matches(0)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from flooding_broker import FloodingBroker
 
-from plait_core.limits import DIGEST_MAX
+from plait_core.limits import SUMMARY_DOCUMENTS_MAX
 from plait_core.wire import ControlFrame
 from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, Signed, envelop_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
@@ -138,7 +138,7 @@ def test_after_a_partition_each_side_gets_only_what_it_lacks() -> None:
 
 def test_a_summary_of_many_documents_has_several_parts() -> None:
     rich, poor = FloodingBroker(1), FloodingBroker(2)
-    for number in range(1, DIGEST_MAX + 3):
+    for number in range(1, SUMMARY_DOCUMENTS_MAX + 3):
         rich.flooding.originate(Advertisement(1, number, 1, "x > 1"))
     rich.link_up(2)
     poor.link_up(1)
@@ -147,7 +147,7 @@ def test_a_summary_of_many_documents_has_several_parts() -> None:
     ((_, empty),) = poor.take_sent()
     assert isinstance(empty, DatabaseSummary)
     rich.flooding.receive_summary(empty, 2)
-    assert len(rich.sent) == DIGEST_MAX + 2
+    assert len(rich.sent) == SUMMARY_DOCUMENTS_MAX + 2
     for part in parts:
         poor.flooding.receive_summary(part, 1)
     poor.flooding.receive_summary(parts[1], 1)  # a part without the first one is ignored
