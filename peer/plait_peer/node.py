@@ -1,4 +1,4 @@
-"""The peers of one process and its links to other processes: the routing of frames between them. No I/O.
+"""The peers of one process: the routing of frames between them and the links to other processes. No I/O.
 
 An outgoing frame: a peer's output -> `_route` -> a local peer, or the link to the remote peer's process, dialled if
 necessary. An incoming frame: `received` -> `Link` -> the receiving peer. A link carries frames of the peers that were
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Final, TypeAlias
 
@@ -23,34 +22,25 @@ from plait_core.wire.frame_types.peer_frames import LinkPair, Meeting, PeerEvent
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
-from .address_book import ADDRESSES_MAX, AddressBook
+from .address_book import AddressBook
 from .event_frames import event_of, first_destination, hops_of, plain_dz, runs_of
 from .event_records import Arrival, PeerTelemetry, arrival_of, frames_of
 from .group import Group
 from .link import Link, LinkRefused, Stage
+from .link_table import LinkId, LinkTable
 from .protocol.outputs import Confirmed, Deliver, PeerId, Send
 from .protocol.peer import Peer
 from .protocol.settings import PeerSettings
 
-LinkId: TypeAlias = int
 Consumer: TypeAlias = Callable[[Deliver | Confirmed], None]
 BatchConsumer: TypeAlias = Callable[[list[Forward], int], None]
 """Receives events that only need delivery, and the delay of the last link in microseconds."""
 
 PEERS_MAX: Final = 256
 """Peers of one process: each subscription is one, and gossips once a period."""
-LINKS_MAX: Final = 512
-"""Links of one process: a quarter of its usual file descriptors, since peers connect in crowds."""
 BACKLOG_BYTES_MAX: Final = 16 << 20
 """Bytes queued for a link whose other end does not read. Beyond it events are dropped and counted; control frames are
 not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dial:
-    """A request to open a connection; `Node.connected` or `Node.unreachable` follows."""
-
-    address: str
 
 
 class Node:
@@ -74,27 +64,19 @@ class Node:
         self.id = new_id(randomness)
         self.address = address
         self.settings = settings
-        self.links: dict[LinkId, Link] = {}
         self.peers: dict[PeerId, Peer] = {}
         self.counts: Counter[str] = Counter()
         """Drops and refusals, by reason."""
         self.refusal: LinkRefused | None = None
         """The reason for which the last link was refused."""
-        self.nodes: dict[str, int] = {}
-        """The ids of processes with a Meeting, by address."""
+        self.link_table = LinkTable(address, self.counts)
+        self.links = self.link_table.links
         self._subscriptions = 0
         self._rng = randomness
         self._consumers: dict[PeerId, Consumer] = {}
         self._batch_consumers: dict[PeerId, BatchConsumer] = {}
         self._addresses = AddressBook(self.peers)
-        self._routes: dict[PeerId, LinkId] = {}
-        self._by_address: dict[str, LinkId] = {}
-        self._dialling: dict[str, list[tuple[PeerId, Send]]] = {}
-        """Frames that wait for a dialled connection, with their senders, by address."""
         self._local: deque[tuple[PeerId, PeerId, PeerFrame]] = deque()
-        self._dials: list[Dial] = []
-        self._closing: list[LinkId] = []
-        self._writable: dict[LinkId, None] = {}
         self._next_check = now + 1.0
         self.presence = self.add(DzSet(), float("inf"), None, now)
         """A peer without interest. It gossips, so that new processes find the group here."""
@@ -168,14 +150,14 @@ class Node:
         if self.telemetry is not None:
             self.telemetry.events_published(frames, self.group.cell(dz), len(next_hops), self.now)
         for to in next_hops:
-            id = self._routes.get(to)
+            id = self.link_table.routes.get(to)
             link = self.links.get(id) if id is not None else None
             if id is None or link is None or link.stage is not Stage.OPEN:
                 for frame in frames:
                     event = PeerEvent(peer.id, frame.sequence, dz, 0.0, 0, frame.block)
                     self._route(peer.id, Send(to, "", event), 0.0)
             else:
-                self._writable[id] = None
+                self.link_table.writable[id] = None
                 dropped = link.send_events(peer.id, to, frames, destination, BACKLOG_BYTES_MAX)
                 if dropped:
                     self.counts["slow_link"] += dropped
@@ -192,12 +174,9 @@ class Node:
         """Return the process of a publisher; 0 if it is unknown."""
         if publisher in self.peers:
             return self.id
-        link = self.link_to(publisher)
-        return link.node if link is not None else self.nodes.get(self._addresses.address(publisher), 0)
-
-    def link_to(self, peer: PeerId) -> Link | None:
-        """Return the link over which a peer was first received."""
-        return self.links.get(self._routes.get(peer, 0))
+        link = self.link_table.find(publisher)
+        address = self._addresses.address(publisher)
+        return link.node if link is not None else self.link_table.processes.get(address, 0)
 
     def drain(self, peer: Peer, now: float) -> None:
         """Process the outputs of a peer after a call from outside."""
@@ -206,28 +185,19 @@ class Node:
 
     # --- links --------------------------------------------------------------------------------------------------------
 
-    def connect(self, address: str) -> None:
-        """Connect to the process at an address."""
-        if address != self.address and address not in self._by_address:
-            self._dial(address)
-
     def connected(self, id: LinkId, dialled: str, now: float) -> None:
         """Start the handshake on a new connection, dialled or accepted."""
         nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES)
         profiles = tuple(self.known_profiles())
-        link = self.links[id] = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
+        link = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
         link.opened_at = link.last_used_at = now
-        self._writable[id] = None
-        if dialled:
-            self._by_address[dialled] = id
-        elif len(self.links) > LINKS_MAX:
-            self._refuse(id, LinkRefused("too many links here"))
+        self.link_table.add(id, link, dialled)
 
     def unreachable(self, address: str, now: float) -> None:
         """Report the peers at an address as lost: the dial failed."""
         self.now = now
         self.counts["unreachable"] += 1
-        for sender, send in self._dialling.pop(address, []):
+        for sender, send in self.link_table.take_waiting(address):
             self._record_undelivered(send, "unreachable")
             self._report_lost(send.to, now, by=sender)
         self._deliver_local(now)
@@ -246,11 +216,11 @@ class Node:
                 self._handle_frames(id, link, frames, now)
         except LinkRefused as refused:
             self.refusal = refused
-            self._refuse(id, refused)
+            self.link_table.refuse(id, refused)
         except FrameError as error:
             link.close(Code.UNKNOWN, error.message)
-            self._refuse(id, LinkRefused(f"a link broke the protocol: {error.message}"))
-        self._writable[id] = None
+            self.link_table.refuse(id, LinkRefused(f"a link broke the protocol: {error.message}"))
+        self.link_table.writable[id] = None
         self._deliver_local(now)
 
     def disconnected(self, id: LinkId, now: float) -> None:
@@ -260,11 +230,11 @@ class Node:
         if link is None:
             return
         link.stage = Stage.CLOSED
-        for address in [address for address, known in self._by_address.items() if known == id]:
-            del self._by_address[address]
+        for address in self.link_table.addresses_of(id):
+            self.link_table.forget_address(address)
             self.unreachable(address, now)
-        for peer in [peer for peer, known in self._routes.items() if known == id]:
-            del self._routes[peer]
+        for peer in self.link_table.peers_of(id):
+            del self.link_table.routes[peer]
             if not link.closed_cleanly:
                 self._report_lost(peer, now)
         self._deliver_local(now)
@@ -284,43 +254,21 @@ class Node:
                 self._drain(peer, now)
         if now >= self._next_check:
             self._next_check = now + 1.0
-            self._check_links(now)
+            self.link_table.close_expired(now)
         self._deliver_local(now)
 
     def leave(self, now: float) -> None:
         """Remove all peers and close the links."""
         for peer in list(self.peers.values()):
             self.remove(peer, now)
-        for id, link in self.links.items():
-            link.close(Code.BYE)
-            self._writable[id] = None
-
-    def take_dials(self) -> list[Dial]:
-        """Return the connections to open."""
-        taken, self._dials = self._dials, []
-        return taken
-
-    def take_writable(self) -> dict[LinkId, None]:
-        """Return the links with queued bytes."""
-        taken, self._writable = self._writable, {}
-        return taken
-
-    def take_closing(self) -> list[LinkId]:
-        """Return the links to close once their bytes are written."""
-        taken, self._closing = self._closing, []
-        return taken
+        self.link_table.close_all()
 
     # --- received frames ----------------------------------------------------------------------------------------------
 
     def _link_opened(self, id: LinkId, link: Link, meeting: Meeting, now: float) -> None:
         link.round_trip_s = now - link.opened_at
-        self._by_address.setdefault(link.address, id)
-        self.nodes.pop(link.address, None)
-        self.nodes[link.address] = link.node
-        if len(self.nodes) > ADDRESSES_MAX:
-            del self.nodes[next(iter(self.nodes))]
-        for address in [known for known, other in self._by_address.items() if other == id or known == link.address]:
-            for sender, send in self._dialling.pop(address, []):
+        for address in self.link_table.opened(id, link):
+            for sender, send in self.link_table.take_waiting(address):
                 self._send(id, sender, send)
         for profile in meeting.profiles:
             self._addresses.remember(profile)
@@ -330,7 +278,7 @@ class Node:
 
     def _handle_frames(self, id: LinkId, link: Link, frames: list[Frame], now: float) -> None:
         active: dict[PeerId, Peer] = {}
-        routes, peers = self._routes, self.peers
+        peers = self.peers
         events: list[Forward] = []
         for frame in frames:
             if isinstance(frame, Forward):
@@ -341,8 +289,7 @@ class Node:
                 events = []
             if isinstance(frame, LinkPair):
                 link.sender, link.receiver = frame.sender, frame.receiver
-                if routes.setdefault(link.sender, id) != id:
-                    self._check_sender(id, link, link.sender)
+                self.link_table.learn_sender(id, link, peers)
                 continue
             if isinstance(frame, Close):
                 link.closed_cleanly = frame.code == Code.BYE
@@ -398,14 +345,6 @@ class Node:
             self.telemetry.dropped_copies(known, "duplicate", Arrival(0, link_us, hops_of(run[0]), self.now))
         return True
 
-    def _check_sender(self, id: LinkId, link: Link, sender: PeerId) -> None:
-        """Check that a peer received over a second link is in the same process as before."""
-        other = self.links.get(self._routes[sender])
-        if sender in self.peers or (other is not None and other.node != link.node):
-            raise FrameError(FrameFault.FIELD, "a peer of another process")
-        if other is None:
-            self._routes[sender] = id
-
     # --- sent frames --------------------------------------------------------------------------------------------------
 
     def _deliver_local(self, now: float) -> None:
@@ -442,19 +381,16 @@ class Node:
         if to in self.peers:
             self._local.append((sender, to, send.frame))
             return event
-        id = self._routes.get(to)
+        id = self.link_table.routes.get(to)
         if id is None:
             address = self._addresses.address(to) or send.address
-            id = self._by_address.get(address)
+            id = self.link_table.at(address)
             if id is None and (not address or address == self.address):
                 self._record_undelivered(send, "unreachable")
                 self._report_lost(to, now, by=sender)
                 return event
             if id is None or self.links[id].stage is not Stage.OPEN:
-                waiting = self._dial(address)
-                if len(waiting) < PEERS_MAX:
-                    waiting.append((sender, send))
-                else:
+                if not self.link_table.wait(address, sender, send):
                     self._record_undelivered(send, "unreachable")
                 return event
         return self._send(id, sender, send, event)
@@ -469,16 +405,10 @@ class Node:
             self.counts["slow_link"] += 1
             self._record_undelivered(send, "overlay_full", link.node)
             return event
-        self._writable[id] = None
+        self.link_table.writable[id] = None
         if self.telemetry is not None and type(send.frame) is PeerEvent:
             self.telemetry.events_forwarded(frames_of(send.frame), link.node, arrival_of(send.frame, self.now))
         return link.send(sender, send.to, send.frame, event)
-
-    def _dial(self, address: str) -> list[tuple[PeerId, Send]]:
-        """Dial an address, unless a dial or a handshake is under way. Return the frames that wait for it."""
-        if address not in self._dialling and address not in self._by_address:
-            self._dials.append(Dial(address))
-        return self._dialling.setdefault(address, [])
 
     # --- telemetry and losses -----------------------------------------------------------------------------------------
 
@@ -502,15 +432,3 @@ class Node:
         """Report an unreachable peer to all local peers, or to one."""
         for ours in list(self.peers.values()) if by is None else [self.peers[by]] if by in self.peers else []:
             ours.lost(peer, now)
-
-    def _refuse(self, id: LinkId, refused: LinkRefused) -> None:
-        self.counts["refused"] += 1
-        self.links[id].close(Code.NOT_ALLOWED, refused.message)
-        self._closing.append(id)
-
-    def _check_links(self, now: float) -> None:
-        for id, link in self.links.items():
-            if link.expired(now):
-                link.close(Code.BYE)
-                self._writable[id] = None
-                self._closing.append(id)

@@ -90,7 +90,7 @@ class Sampler:
         found: dict[int, _Measured] = {}
         for peer in self._node.peers.values():
             for id, parent in peer.parents.by_id.items():
-                link = self._node.link_to(id)
+                link = self._node.link_table.find(id)
                 if link is None or parent.link_s is None:
                     continue
                 silent = int(peer.parents.suspected(id, now))
@@ -104,7 +104,11 @@ class Sampler:
     def _membership(self, now: float) -> None:
         node = self._node
         members = {link.node for link in node.links.values() if link.stage is Stage.OPEN}
-        members |= {node.nodes[address] for address in self._known_addresses() if address in node.nodes}
+        members |= {
+            node.link_table.processes[address]
+            for address in self._known_addresses()
+            if address in node.link_table.processes
+        }
         members.discard(node.id)
         for member in sorted(members - self._members):
             self._telemetry.state(RecordKind.MEMBERSHIP, member, now, flags=RETURNED)
@@ -146,7 +150,7 @@ class Sampler:
         """Return process, delay and last neighbour of each remote publisher that reaches a peer."""
         found = []
         for id, parent in peer.parents.by_id.items():
-            link = self._node.link_to(id)
+            link = self._node.link_table.find(id)
             if link is None:
                 continue
             sources: dict[PeerId, float] = {id: 0.0} if parent.profile.publisher else parent.sources

@@ -127,7 +127,7 @@ class PeerServer:
         def receive(datagram: bytes, host: str, now: float) -> None:
             address = announcements.receive(datagram, now)
             if address is not None:
-                self.node.connect(address)
+                self.node.link_table.dial(address)
                 self.carry_out()
 
         return MulticastSocket(
@@ -235,7 +235,7 @@ class PeerServer:
         """Open connections, write queued bytes and hand answers to the applications."""
         if self._closed:
             return
-        for dial in self.node.take_dials():
+        for dial in self.node.link_table.take_dials():
             task = self._loop.create_task(self._dial(dial.address), name=f"plait peer dials {dial.address}")
             self._dials.add(task)
             task.add_done_callback(self._dials.discard)
@@ -249,11 +249,11 @@ class PeerServer:
 
     def _write(self) -> None:
         node = self.node
-        for id in node.take_writable():
+        for id in node.link_table.take_writable():
             link, connection = node.links.get(id), self._connections.get(id)
             if link is not None and connection is not None and link.size and not link.paused:
                 connection.transport.write(link.take())
-        for id in node.take_closing():
+        for id in node.link_table.take_closing():
             if id in self._connections:
                 self._connections[id].end()
 
@@ -272,7 +272,7 @@ class PeerServer:
                 transport.session.tick(now)
             if self._seeds and not self.node.links:
                 for seed in self._seeds:
-                    self.node.connect(seed)
+                    self.node.link_table.dial(seed)
         self.carry_out()
         after = max(0.0, min(self.node.next_deadline(), self._next_session_tick) - monotonic())
         self._timer = self._loop.call_later(after, self._tick)

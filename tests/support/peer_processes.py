@@ -88,7 +88,7 @@ class Processes:
         self._group = Group(space=space)
         self.all = [self._process(name, 1 + at) for at, name in enumerate(names)]
         for process in self.all[1:]:
-            process.node.connect(self.all[0].node.address)
+            process.node.link_table.dial(self.all[0].node.address)
 
     def _process(self, name: str, publisher: int) -> Process:
         telemetry = PeerTelemetry(TelemetrySettings(), WALL_US)
@@ -163,7 +163,7 @@ class Processes:
 
     def _carry(self) -> None:
         for at, process in enumerate(self.all):
-            for dial in process.node.take_dials():
+            for dial in process.node.link_table.take_dials():
                 other = next(at for at, each in enumerate(self.all) if each.node.address == dial.address)
                 if self.all[other].name in self.dead:
                     process.node.unreachable(dial.address, self.now)
@@ -173,11 +173,11 @@ class Processes:
                 self._wires[other, self._made] = at, self._made
                 process.node.connected(self._made, dial.address, self.now)
                 self.all[other].node.connected(self._made, "", self.now)
-            process.node.take_writable()
+            process.node.link_table.take_writable()
             for id, link in process.node.links.items():
                 if link.size and process.name not in self.silent:
                     self._on_the_way.append((self.now + LINK_S, *self._wires[at, id], link.take()))
-            for id in process.node.take_closing():
+            for id in process.node.link_table.take_closing():
                 self.cut(at, id)
 
     def cut(self, at: int, link: int) -> None:

@@ -220,7 +220,7 @@ async def subscribe(address: str) -> None:
         while line := await asyncio.to_thread(sys.stdin.readline):
             match line.split():
                 case ["children"]:
-                    print(sum(len(peer.outgoing.children) for peer in node.peers.values()), flush=True)
+                    print(sum(len(peer.children.by_id) for peer in node.peers.values()), flush=True)
                 case ["lacks", first, end]:
                     events = range(int(first), int(end))
                     twice = sum(counts[number] > 1 for number in events)
