@@ -2,13 +2,13 @@
 subscription.
 
 It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application runs unchanged
-without brokers. Publishing begins when the group knows the publisher. A subscription is open when its sub-spaces are
+without brokers. `sdk_publisher.py` publishes. A subscription is open when its sub-spaces are
 settled, or when no peer exists that could settle them. No I/O.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from functools import partial
 from itertools import groupby
 from typing import Final, cast
@@ -16,22 +16,18 @@ from typing import Final, cast
 from plait_core.errors import FilterError, FrameError, PlaitError
 from plait_core.filters import parse
 from plait_core.limits import CLOSE_TEXT_MAX
-from plait_core.space import DzSet
 from plait_core.wire import (
     Confirm,
-    ControlFrame,
-    DeliveryWriter,
     EventFrame,
     Forward,
     FrameDecoder,
     Handshake,
     Hello,
     Ping,
-    Pong,
     Publish,
     State,
-    encode_frame,
 )
+from plait_core.wire.frame_header import HANDSHAKE_VERSION
 from plait_core.wire.frame_types.connection_frames import Close
 from plait_core.wire.frame_types.session_frames import (
     CONFIRM,
@@ -44,37 +40,28 @@ from plait_core.wire.frame_types.session_frames import (
     Late,
     Notice,
     NoticeKind,
-    Receipt,
-    Refusal,
     Subscribe,
     Unadvertise,
     Unsubscribe,
 )
 from plait_core.wire.frames import Frame
 
-from .advertisements import Advertisements, remote_interest
 from .event_frames import hops_of
 from .event_records import Arrival, arrival_of
 from .node import PEERS_MAX, Node
 from .peer_subscription import UNACKNOWLEDGED_MAX, PeerSubscription
-from .protocol.outputs import Confirmed, Deliver, Output
-from .protocol.peer import Peer
+from .protocol.outputs import Deliver, Output
+from .sdk_publisher import NOBODY_PERIODS, SdkPublisher
+from .sdk_writer import SdkWriter
 
 BOUND_S: Final = 10.0
 """The delay bound of a subscription without one: far above the delays in any tree of live peers."""
 HEARTBEAT_S: Final = 2.0
-NOBODY_PERIODS: Final = 8
-"""Periods without a known counterpart after which a subscription or publisher is open in any case. Gossip reaches
-thousands of peers in that time."""
-SETTLED_PERIODS: Final = 2
-"""Periods without a new child after which a publisher begins."""
 OPEN_PERIODS_MAX: Final = 30
 """Periods after which a subscription is open although not all publishers reach it: below the SDK's timeout of ten
 seconds. Known publishers must have enrolled it; ..."""
 ENROL_PERIODS_MAX: Final = 100
 """... for up to this many periods. A dead publisher is forgotten long before."""
-HELD_MAX: Final = 16_384
-"""Publishes that wait for the publisher to be known, before the application is asked to pause."""
 CLIENT_BYTES_MAX: Final = 64 << 20
 """Deliveries that the application has not read. Further ones are dropped, counted and reported."""
 
@@ -86,37 +73,31 @@ class SdkSession:
         self.node = node
         self.counts: Counter[str] = Counter()
         """Events by result: delivered, filtered (only the sub-space matched), late, full."""
-        self.size = 0
-        """Bytes queued for the application."""
-        self._writer = DeliveryWriter()
         self.client_bytes = 0
         """Bytes that the application has not read; set by the transport."""
         self.ended = False
         self._name = name
         self._handshake = Handshake.acceptor(("resume",))
+        self._writer = SdkWriter(self._handshake)
         self._decoder = FrameDecoder()
         self._subscriptions: dict[int, PeerSubscription] = {}
-        self._advertisements = Advertisements(node.group)
-        self._pending_advertises: list[tuple[int, int]] = []
-        self._publisher_id = 0
-        self._publisher: Peer | None = None
-        self._publisher_since = self._last_join = 0
-        self._child_count = 0
-        self._publishing = False
-        self._held: deque[Publish | Ping] = deque()
+        self._publisher = SdkPublisher(node, self._writer)
         self._period = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes queued for the application."""
+        return self._writer.size
 
     @property
     def congested(self) -> bool:
         """Whether the application should pause publishing."""
-        confirmed_full = self._publisher is not None and self._publisher.confirmed_delivery.full
-        return len(self._held) >= HELD_MAX or confirmed_full
+        return self._publisher.congested
 
     @property
     def ready(self) -> bool:
         """Whether all subscriptions and the publisher are open."""
-        opened = all(subscription.opened for subscription in self._subscriptions.values())
-        return opened and (self._publisher is None or self._publishing)
+        return all(each.opened for each in self._subscriptions.values()) and self._publisher.ready
 
     @property
     def subscription_count(self) -> int:
@@ -131,18 +112,16 @@ class SdkSession:
             while not self.ended and (frames := self._decoder.take()):
                 for publishes, group in groupby(frames, _is_publish):
                     if publishes:
-                        self._publish(cast("list[Publish]", list(group)), now)
+                        self._publisher.publish(cast("list[Publish]", list(group)), now)
                     else:
                         for frame in group:
                             self._handle_frame(frame, now)
         except FrameError as error:
             self._close(Code.UNKNOWN, error.message)
-        if self._publisher is not None:
-            self.node.drain(self._publisher, now)
+        self._publisher.drain(now)
 
     def take(self) -> bytes:
         """Return the bytes for the application."""
-        self.size = 0
         return self._writer.take()
 
     def tick(self, now: float) -> None:
@@ -152,17 +131,7 @@ class SdkSession:
         for id, subscription in self._subscriptions.items():
             if not subscription.opened:
                 self._open_if_ready(id, subscription, now)
-        publisher = self._publisher
-        if publisher is not None:
-            children = len(publisher.children.by_id)
-            if children != self._child_count:
-                self._child_count, self._last_join = children, self._period
-            self._start_publishing(now)
-            if self._publishing:
-                filters = [each.filter for each in self._subscriptions.values()]
-                for matching in self._advertisements.changes(remote_interest(publisher, self.node), filters):
-                    self._send(matching)
-            self.node.drain(publisher, now)
+        self._publisher.tick([each.filter for each in self._subscriptions.values()], self._period, now)
 
     def disconnected(self, now: float) -> None:
         """Remove all peers of the application: it has closed its connection."""
@@ -170,9 +139,7 @@ class SdkSession:
         for subscription in self._subscriptions.values():
             self._release(subscription, now)
         self._subscriptions.clear()
-        if self._publisher is not None:
-            self.node.remove(self._publisher, now)
-            self._publisher = None
+        self._publisher.close(now)
 
     # --- the session --------------------------------------------------------------------------------------------------
 
@@ -182,19 +149,15 @@ class SdkSession:
             return
         match frame:
             case Ping():
-                if self._held:
-                    self._held.append(frame)  # its Pong confirms that all earlier events were published
-                else:
-                    self._send(Pong(frame.nonce))
+                self._publisher.ping(frame)
             case Subscribe():
                 self._run_request(frame.request, lambda: self._subscribe(frame, now))
             case Unsubscribe():
                 self._unsubscribe(frame, now)
             case Advertise():
-                self._run_request(frame.request, lambda: self._advertise(frame, now))
+                self._run_request(frame.request, lambda: self._publisher.advertise(frame, now))
             case Unadvertise():
-                self._advertisements.remove(frame.advertisement)
-                self._send(Done(frame.request))
+                self._publisher.unadvertise(frame)
             case Acknowledge():
                 self._acknowledge(frame, now)
             case Close():
@@ -205,24 +168,21 @@ class SdkSession:
     def _handle_handshake(self, frame: Frame) -> None:
         refused = self._handshake.receive(frame)
         if refused is not None:
-            self.size = self._writer.append(encode_frame(refused, self._handshake.version))
+            self._writer.send(refused)
             self.ended = True
             return
         if not isinstance(frame, Hello):
             self.ended = True
             return
-        self._publisher_id = frame.publisher
+        self._publisher.id = frame.publisher
         welcome = self._handshake.welcome(
             broker_name=self._name, broker=self.node.id, session=self.node.id, heartbeat_s=HEARTBEAT_S
         )
-        self.size = self._writer.append(encode_frame(welcome, 0))
+        self._writer.send(welcome, HANDSHAKE_VERSION)
         self._decoder.establish(self._handshake.version)
 
-    def _send(self, frame: ControlFrame) -> None:
-        self.size = self._writer.append(encode_frame(frame, self._handshake.version))
-
     def _close(self, code: Code, message: str) -> None:
-        self._send(Close(code, message[:CLOSE_TEXT_MAX]))
+        self._writer.send(Close(code, message[:CLOSE_TEXT_MAX]))
         self.ended = True
 
     def _run_request(self, request: int, run: object) -> None:
@@ -231,13 +191,13 @@ class SdkSession:
             run()
         except PlaitError as error:
             code = Code.FILTER if isinstance(error, FilterError) else Code.UNAVAILABLE
-            self._send(Failed(request, code, error.message[:CLOSE_TEXT_MAX], error.hint[:CLOSE_TEXT_MAX]))
+            self._writer.send(Failed(request, code, error.message[:CLOSE_TEXT_MAX], error.hint[:CLOSE_TEXT_MAX]))
 
     def _refuse(self, frame: Frame) -> None:
         request = getattr(frame, "request", 0)
         if request:
             hint = "connect to a broker for this"
-            self._send(Failed(request, Code.UNAVAILABLE, f"{type(frame).__name__}: peers do not serve it", hint))
+            self._writer.send(Failed(request, Code.UNAVAILABLE, f"{type(frame).__name__}: peers do not serve it", hint))
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -280,13 +240,13 @@ class SdkSession:
         if subscription.previous is not None:
             self.node.remove(subscription.previous, now)
             subscription.previous = None
-        self._send(Done(subscription.terms.request))
+        self._writer.send(Done(subscription.terms.request))
 
     def _unsubscribe(self, frame: Unsubscribe, now: float) -> None:
         subscription = self._subscriptions.pop(frame.subscription, None)
         if subscription is not None:
             self._release(subscription, now)
-        self._send(Done(frame.request))
+        self._writer.send(Done(frame.request))
 
     def _release(self, subscription: PeerSubscription, now: float) -> None:
         for peer in (subscription.peer, subscription.previous):
@@ -315,14 +275,16 @@ class SdkSession:
             self.counts["late"] += 1
             if subscription.terms.late is Late.DROP:
                 self._record(subscription, frame, output, "late")
-                self._send(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
+                self._writer.send(Notice(id, NoticeKind.GAP, "late", 1, output.publisher, output.number, output.number))
                 self._acknowledge_event(subscription, output)
                 return
             flags = LATE
         if self.client_bytes > CLIENT_BYTES_MAX:
             self.counts["full"] += 1
             self._record(subscription, frame, output, "outbox_bytes")
-            self._send(Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number))
+            self._writer.send(
+                Notice(id, NoticeKind.GAP, "queue_full", 1, output.publisher, output.number, output.number)
+            )
             return
         self._record(subscription, frame, output, flags=flags)
         if output.round and peer is not None and len(subscription.unacknowledged) < UNACKNOWLEDGED_MAX:
@@ -330,7 +292,8 @@ class SdkSession:
             position, flags = subscription.position, flags | CONFIRM
             subscription.unacknowledged[position] = (peer.id, output.publisher, output.number)
         self.counts["delivered"] += 1
-        self.size = self._writer.deliver(frame, delay_us, (), ((id, flags, position),), self._handshake.version)
+        writer = self._writer
+        writer.size = writer.deliveries.deliver(frame, delay_us, (), ((id, flags, position),), writer.version)
 
     def _deliver_batch(self, id: int, frames: list[Forward], link_us: int) -> None:
         """Deliver unconfirmed events of a subscription without a bound: the fast path of `_deliver`."""
@@ -340,15 +303,16 @@ class SdkSession:
                 delay, hops = (frame.delay_us + link_us) / 1_000_000, hops_of(frame) - 1
                 self._deliver(id, Deliver(frame.publisher, frame.sequence, "", delay, hops, frame.block))
             return
-        matches, deliver = subscription.filter.matches, self._writer.deliver
-        targets, version = ((id, 0, 0),), self._handshake.version
+        writer = self._writer
+        matches, deliver = subscription.filter.matches, writer.deliveries.deliver
+        targets, version = ((id, 0, 0),), writer.version
         matched: list[Forward] = []
         malformed: list[Forward] = []
         for frame in frames:
             try:
                 if matches(frame.attributes()):
                     matched.append(frame)
-                    self.size = deliver(frame, frame.delay_us + link_us, (), targets, version)
+                    writer.size = deliver(frame, frame.delay_us + link_us, (), targets, version)
             except FrameError:  # as in `_drop_reason`
                 malformed.append(frame)
         self.counts["delivered"] += len(matched)
@@ -400,93 +364,7 @@ class SdkSession:
                 if peer is not None:
                     self.node.drain(peer, now)
         if frame.request:
-            self._send(Done(frame.request))
-
-    # --- publishing ---------------------------------------------------------------------------------------------------
-
-    def _advertise(self, frame: Advertise, now: float) -> None:
-        """Announce a publisher to the group, for the whole space: its later events are not known."""
-        self._advertisements.add(frame.advertisement, frame.filter)
-        self._announce(now)
-        if self._publishing:
-            self._send(Done(frame.request))
-        else:
-            self._pending_advertises.append((frame.advertisement, frame.request))
-
-    def _announce(self, now: float) -> Peer:
-        if self._publisher is None:
-            self._publisher = self.node.add(DzSet.of([""]), 0.0, self._confirmed, now, id=self._publisher_id)
-            self._publisher_since = self._last_join = self._period
-        return self._publisher
-
-    def _publish(self, frames: list[Publish], now: float) -> None:
-        publisher = self._publisher or self._announce(now)
-        if not self._publishing or self._held:
-            self._held.extend(frames)
-            return
-        for dz, run in groupby(frames, self._unconfirmed_dz):
-            if dz is not None:
-                self.node.publish(publisher, dz, list(run))
-            else:
-                for frame in run:
-                    self._publish_one(publisher, frame, now)
-
-    def _unconfirmed_dz(self, frame: Publish) -> str | None:
-        """Return the sub-space of a valid unconfirmed event, or None for all other events."""
-        if frame.confirm is not Confirm.NONE:
-            return None
-        if self.node.group.space is None:
-            return ""
-        try:
-            return self.node.group.locate(frame.attributes())
-        except PlaitError:
-            return None
-
-    def _start_publishing(self, now: float) -> None:
-        """Publish the held events, in order, once subscribers are connected."""
-        waited = self._period - self._publisher_since
-        quiet = self._period - self._last_join
-        if not self._publishing:
-            met = self._child_count and quiet >= SETTLED_PERIODS
-            if not met and waited < NOBODY_PERIODS:
-                return
-            self._publishing = True
-            for _, request in self._pending_advertises:
-                self._send(Done(request))
-            self._pending_advertises.clear()
-        publisher = self._announce(now)
-        while self._held:
-            frame = self._held.popleft()
-            if isinstance(frame, Ping):
-                self._send(Pong(frame.nonce))
-            else:
-                self._publish_one(publisher, frame, now)
-
-    def _publish_one(self, publisher: Peer, frame: Publish, now: float) -> None:
-        try:
-            dz = self.node.group.locate(frame.attributes()) if self.node.group.space is not None else ""
-        except PlaitError as error:
-            refusal = Refusal(frame.sequence, Code.NOT_ALLOWED, error.message[:CLOSE_TEXT_MAX], hint=error.hint[:400])
-            self._send(refusal)
-            return
-        confirm = frame.confirm is Confirm.SUBSCRIBERS
-        if publisher.confirmed_delivery.full and confirm:
-            self._send(Refusal(frame.sequence, Code.LIMIT, "too many events await confirmation", retryable=True))
-            return
-        if not confirm:
-            self.node.publish(publisher, dz, [frame])
-        else:
-            self.node.publish_confirmed(publisher, dz, frame, now)
-        if frame.confirm is Confirm.BROKER:
-            self._send(Receipt((frame.sequence,), (len(publisher.children.by_id),)))
-
-    def _confirmed(self, output: Output) -> None:
-        assert isinstance(output, Confirmed), "publishers receive nothing"
-        if output.matched is None:
-            hint = "some may have it: publish it again under a new number if all must have it"
-            self._send(Refusal(output.number, Code.TIMEOUT, "not all subscribers have acked it", hint=hint))
-        else:
-            self._send(Receipt((output.number,), (output.matched,)))
+            self._writer.send(Done(frame.request))
 
 
 def _is_publish(frame: Frame) -> bool:
