@@ -222,13 +222,13 @@ class Client:
     async def rtt(self, timeout: float | None = None) -> float:
         """Ping the home broker and return the smoothed round-trip time in seconds."""
         self._driver.check()
-        async with self._in_time(timeout, "no answer to a ping"):
+        async with self._deadline(timeout, "no answer to a ping"):
             return await self._driver.pong(self._session.ping(self._driver.now()))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._driver.check()
-        async with self._in_time(timeout, "not everything was processed"):
+        async with self._deadline(timeout, "not everything was processed"):
             waiting = list(self._driver.confirmations.values())
             await self._driver.pong(self._session.barrier())
             if waiting:
@@ -405,11 +405,11 @@ class Client:
             driver.flush_soon()
         return seq
 
-    def _in_time(self, timeout: float | None, what: str) -> _InTime:
-        return _InTime(self._timeout_s if timeout is None else timeout, what)
+    def _deadline(self, timeout: float | None, what: str) -> _Deadline:
+        return _Deadline(self._timeout_s if timeout is None else timeout, what)
 
 
-class _InTime:
+class _Deadline:
     """A context manager that raises `plait.Timeout`, with a message, when its block takes too long."""
 
     def __init__(self, timeout_s: float, what: str) -> None:

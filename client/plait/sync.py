@@ -64,7 +64,7 @@ class Thread:
             future.cancel()
             raise
 
-    def soon(self, work: Callable[..., object], *arguments: object) -> None:
+    def call_soon(self, work: Callable[..., object], *arguments: object) -> None:
         """Schedule a function call in the thread."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(work, *arguments)
@@ -143,16 +143,16 @@ class Subscription(Generic[T]):
                 return read  # type: ignore[no-any-return]
             except (ValueError, TypeError, KeyError) as error:
                 self._held = None
-                self._thread.soon(self._inner.report_unusable, event, error)
+                self._thread.call_soon(self._inner.report_unusable, event, error)
 
     def events(self) -> Iterator[Notice]:
         """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
         notices = self._inner.events()
 
-        async def following() -> Notice | None:
+        async def next_notice() -> Notice | None:
             return await anext(notices, None)
 
-        while (notice := self._thread.call(following())) is not None:
+        while (notice := self._thread.call(next_notice())) is not None:
             yield notice
 
     def on(self, fn: Callable[[T], object], concurrency: int = 1) -> Subscription[T]:
@@ -162,12 +162,12 @@ class Subscription(Generic[T]):
         and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on.
         """
 
-        async def in_a_thread(value: T) -> None:
-            given: Any = self._mine(value) if isinstance(value, AsyncEvent) else value
+        async def call_in_thread(value: T) -> None:
+            given: Any = self._wrap(value) if isinstance(value, AsyncEvent) else value
             await asyncio.to_thread(fn, given)
 
         async def begin() -> None:
-            self._inner.on(in_a_thread, concurrency)
+            self._inner.on(call_in_thread, concurrency)
 
         self._thread.call(begin())
         return self
@@ -198,7 +198,7 @@ class Subscription(Generic[T]):
 
     def ack_up_to(self, event: AsyncEvent) -> None:
         """Acknowledge this event and all earlier ones."""
-        self._thread.soon(self._inner.ack_up_to, event)
+        self._thread.call_soon(self._inner.ack_up_to, event)
 
     def drain(self, timeout: float = 30.0) -> None:
         """End in order: take no new events. Queued events may still be read, then iteration ends."""
@@ -228,13 +228,13 @@ class Subscription(Generic[T]):
 
     def acknowledge(self, event: AsyncEvent) -> None:
         """Acknowledge one event."""
-        self._thread.soon(self._inner.acknowledge, event)
+        self._thread.call_soon(self._inner.acknowledge, event)
 
     def decline(self, event: AsyncEvent) -> None:
         """Queue an event for another delivery."""
         if self._held is event:
             self._held = None
-        self._thread.soon(self._inner.decline, event)
+        self._thread.call_soon(self._inner.decline, event)
 
     async def reply_to(self, request: AsyncEvent, reply: object, payload: bytes) -> None:
         """Publish the reply to a request."""
@@ -249,12 +249,12 @@ class Subscription(Generic[T]):
     def _event(self, timeout: float | None) -> AsyncEvent:
         reader = self._inner.unsealing
         if reader is not None:
-            return self._mine(self._thread.call(_within(timeout, self._inner.take_opened(reader))))
+            return self._wrap(self._thread.call(_within(timeout, self._inner.take_opened(reader))))
         if not self._ready:
             self._ready.extend(self._thread.call(_within(timeout, self._inner.take_batch(BATCH))))
         return Event(self._ready.popleft(), self)
 
-    def _mine(self, event: AsyncEvent) -> AsyncEvent:
+    def _wrap(self, event: AsyncEvent) -> AsyncEvent:
         """Wrap an event so that its methods block."""
         if isinstance(event, AsyncUnsealedEvent):
             return UnsealedEvent(event._arrival, self, event.opened)
@@ -341,10 +341,10 @@ class Client:
     ) -> bool:
         """Publish without waiting for room. Return False, and publish nothing, when the outbox is full."""
 
-        async def attempt() -> bool:
+        async def try_publish() -> bool:
             return self._inner.try_publish(event, payload, seal=seal, **options)
 
-        return self._thread.call(attempt())
+        return self._thread.call(try_publish())
 
     def advertise(
         self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None

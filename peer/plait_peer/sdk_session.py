@@ -2,8 +2,8 @@
 subscription.
 
 It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application runs unchanged
-without brokers. `sdk_publisher.py` publishes. A subscription is open when its sub-spaces are
-settled, or when no peer exists that could settle them. No I/O.
+without brokers. `sdk_publisher.py` publishes. A subscription is open when its sub-spaces are settled, or when no peer
+exists that could settle them. No I/O.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ async def test_a_stream_with_a_hole_is_cut_when_the_link_opens_again() -> None:
         await said_back(reader, writer, b"hello")
         relay.shape("forth", flow="lost")
         writer.write(b"nobody hears this")
-        while relay.state()["forth"]["swallowed_bytes"] < 17:  # noqa: ASYNC110 - it cannot be awaited
+        while relay.state()["forth"]["dropped_bytes"] < 17:  # noqa: ASYNC110 - it cannot be awaited
             await asyncio.sleep(0.01)
         assert not echo.ended.is_set()
         relay.shape("forth", flow="open")

@@ -97,7 +97,7 @@ def test_a_dropped_byte_breaks_the_stream(before: int, after: int) -> None:
     lane.reshape(Shape(flow=FlowShape.LOST), 0.5)
     lane.add(bytes(after), 0.6)
     assert lane.has_lost_bytes
-    assert lane.swallowed_bytes == before + after
+    assert lane.dropped_bytes == before + after
     assert not lane.held_bytes
     assert lane.next_deadline() is None
 

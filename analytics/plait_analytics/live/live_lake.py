@@ -24,7 +24,7 @@ from ..records.counts import merged_batch
 from ..tables.definitions import TABLES
 from ..tables.derive_tables import COUNTED, derive
 from ..tables.incidents import HISTORY
-from ..tables.json_pages import ROWS_MAX, column_says, page_of
+from ..tables.json_pages import ROWS_MAX, column_description, page_of
 from ..tables.lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of, presented, replace
 from ..tables.summary import SUMMARY, WINDOWS, summary_bytes
 
@@ -171,9 +171,9 @@ class LiveLake:
         if not (self._directory / page).is_file():
             replace(self._directory / page, page_of(name, recent, self._window_us), sync=False)
         entry = {
-            "says": TABLES[name].says,
+            "description": TABLES[name].description,
             "rows": before["rows"] + shown.num_rows,
-            "columns": {field.name: column_says(name, field) for field in shown.schema},
+            "columns": {field.name: column_description(name, field) for field in shown.schema},
             "files": files,
             "json": page,
         }

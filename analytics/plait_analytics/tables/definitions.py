@@ -315,7 +315,7 @@ COUNTS: Final = Table(
     "Records added up by window, kind, entity and bucket: the source of all tables but those of single events.",
     KEY,
     "select * from counts",
-    {name: says for name, says in COLUMNS.items() if name not in KEY},
+    {name: text for name, text in COLUMNS.items() if name not in KEY},
 )
 
 TABLES: Final = MappingProxyType(

@@ -1,6 +1,7 @@
 """The newest rows of a table as JSON, for web pages: `TABLE/DIGEST.json` beside the Parquet files.
 
-    {"table", "says", "window_us", "columns": [{"name", "type", "says"}], "rows": [[...], ...], "rows_in_all"}
+    {"table", "description", "window_us", "columns": [{"name", "type", "description"}], "rows": [[...], ...],
+     "rows_in_all"}
 
 Rows are ordered by key, windows are ISO 8601 in UTC, ids are texts, unknown values are null. The manifest names the
 valid file under `tables.TABLE.json`.
@@ -34,9 +35,9 @@ def page_document(name: str, table: pa.Table, window_us: int, rows_max: int = RO
     newest = table.slice(max(0, table.num_rows - rows_max))
     return {
         "table": name,
-        "says": TABLES[name].says,
+        "description": TABLES[name].description,
         "window_us": window_us,
-        "columns": [{"name": field.name, **column_says(name, field)} for field in table.schema],
+        "columns": [{"name": field.name, **column_description(name, field)} for field in table.schema],
         "rows": [list(row) for row in zip(*map(_plain, newest.columns), strict=True)],
         "rows_in_all": table.num_rows,
     }
@@ -47,11 +48,11 @@ def row_documents(table: pa.Table) -> list[Mapping[str, Any]]:
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*map(_plain, table.columns), strict=True)]
 
 
-def column_says(table: str, field: pa.Field) -> dict[str, str]:
+def column_description(table: str, field: pa.Field) -> dict[str, str]:
     """Return the type and the description of a column."""
     return {
         "type": str(field.type),
-        "says": TABLES[table].columns.get(field.name) or KEYS.get(field.name, "of the key"),
+        "description": TABLES[table].columns.get(field.name) or KEYS.get(field.name, "of the key"),
     }
 
 

@@ -27,7 +27,7 @@ from ..records.counts import SCHEMA as COUNTS
 from ..records.id_names import read_names
 from ..records.inventory import Inventory
 from .definitions import TABLES
-from .json_pages import column_says, page_of
+from .json_pages import column_description, page_of
 from .summary import SUMMARY, summary_bytes
 
 MANIFEST: Final = "manifest.json"
@@ -86,9 +86,9 @@ class Lake:
         for name, table in tables.items():
             shown = presented(name, table)
             described[name] = {
-                "says": TABLES[name].says,
+                "description": TABLES[name].description,
                 "rows": shown.num_rows,
-                "columns": {field.name: column_says(name, field) for field in shown.schema},
+                "columns": {field.name: column_description(name, field) for field in shown.schema},
                 "files": self._write_days(name, shown, f"{digest}-{window_us}-{engine}"),
                 "json": self._write_page(name, shown, f"{digest}-{window_us}-{engine}", window_us),
             }

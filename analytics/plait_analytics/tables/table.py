@@ -13,7 +13,7 @@ class Table(NamedTuple):
     """A table: its name, description, key, SQL and columns."""
 
     name: str
-    says: str
+    description: str
     key: tuple[str, ...]
     """The columns that identify a row."""
     sql: str

@@ -38,10 +38,10 @@ those of single events (`unaccounted`, `journeys`, `similarity`) and without the
 
 **How to read them.** `OUT/manifest.json` lists the valid Parquet files under `tables.TABLE.files`, and the newest 5,000
 rows as JSON under `tables.TABLE.json`:
-`{"table", "window_us", "columns": [{"name", "type", "says"}], "rows": [[...]]}`. It is replaced in one step. Never list
-directories, since they may contain outdated files. `OUT/summary.json` is the summary for brokers and predictions:
-`links`, `brokers`, `publishers` and `subscriptions` with their rates and distributions of delay in the last windows.
-`OUT/live.json` is the status of a live analysis.
+`{"table", "window_us", "columns": [{"name", "type", "description"}], "rows": [[...]]}`. It is replaced in one step.
+Never list directories, since they may contain outdated files. `OUT/summary.json` is the summary for brokers and
+predictions: `links`, `brokers`, `publishers` and `subscriptions` with rates and distributions of delay in the last
+windows. `OUT/live.json` is the status of a live analysis.
 
 A broker that is started with `--tables OUT` serves these: `/api/v1/analytics/TABLE`, `/api/v1/summary`, and the page
 `/analytics`.
@@ -59,13 +59,13 @@ def page() -> str:
 
 
 def _section(table: Table) -> str:
-    lines = [f"## {table.name}", "", table.says, "", "| column | says |", "|---|---|"]
+    lines = [f"## {table.name}", "", table.description, "", "| column | meaning |", "|---|---|"]
     for name in table.key:
-        shown, says = KEYS.get(name, (name, COLUMNS.get(name, "")))
+        shown, meaning = KEYS.get(name, (name, COLUMNS.get(name, "")))
         if table.name == "counts" and name in COLUMNS:
-            says = COLUMNS[name]
-        lines.append(f"| **{shown}** | {says} |")
-    lines += [f"| {name} | {says} |" for name, says in table.columns.items()]
+            meaning = COLUMNS[name]
+        lines.append(f"| **{shown}** | {meaning} |")
+    lines += [f"| {name} | {meaning} |" for name, meaning in table.columns.items()]
     return "\n".join([*lines, ""])
 
 

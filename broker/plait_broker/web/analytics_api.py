@@ -51,7 +51,7 @@ class AnalyticsApi:
             return JSONResponse({"tables": {}, "hint": HINT})
         about = {key: manifest.get(key) for key in ("engine", "window_us", "records", "segments", "digest")}
         described = {
-            name: {"says": table.get("says"), "rows": table.get("rows")}
+            name: {"description": table.get("description"), "rows": table.get("rows")}
             for name, table in manifest["tables"].items()
             if isinstance(table, dict) and "json" in table
         }

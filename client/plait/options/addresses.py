@@ -46,7 +46,7 @@ def parse_address(url: str) -> Address:
     return Address(parts.hostname, PORT if port is None else port, _SCHEMES[parts.scheme], token)
 
 
-def parse_place(text: str, *, any_port: bool = False) -> Address:
+def parse_host_port(text: str, *, any_port: bool = False) -> Address:
     """Parse HOST:PORT. Raise AddressInvalid for other texts. `any_port` allows port 0, for any free port."""
     invalid = AddressInvalid(f"{text[:200]!r} is no HOST:PORT", hint=f"like 127.0.0.1:{PORT}")
     try:

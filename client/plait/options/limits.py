@@ -32,7 +32,7 @@ REQUESTS_MAX = 65_536
 PINGS_MAX = 1024
 """Pings that wait for a pong."""
 
-SILENT_HEARTBEATS = 3
+HEARTBEATS_MISSED_MAX = 3
 """Heartbeat periods without a byte from the broker after which the connection counts as lost."""
 
 RETRY_REFUSED_S = 1.0

@@ -39,7 +39,7 @@ from plait_core.wire.frame_types.session_frames import Code
 from .. import hints
 from ..errors import ConnectionLost, Timeout, refusal
 from ..options.addresses import Address
-from ..options.limits import PINGS_MAX, SILENT_HEARTBEATS, STABLE_S
+from ..options.limits import HEARTBEATS_MISSED_MAX, PINGS_MAX, STABLE_S
 from ..options.settings import SessionSettings
 from .backoff import Backoff
 from .outputs import Connect, Disconnect, Ended, Lost, Opened, Output, Reading, Write
@@ -320,7 +320,7 @@ class BrokerConnection:
 
     def _heartbeat(self, now: float) -> None:
         silent_s = now - self._received_at
-        if silent_s >= SILENT_HEARTBEATS * self._heartbeat_s and not self.paused:
+        if silent_s >= HEARTBEATS_MISSED_MAX * self._heartbeat_s and not self.paused:
             self._retry_or_end(ConnectionLost(f"{self.address} was silent for {silent_s:.1f} s"), now, abort=True)
             return
         if now - self._opened_at >= STABLE_S:

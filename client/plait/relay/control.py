@@ -14,7 +14,7 @@ from typing import Final, get_args
 from plait_core.values import Json
 
 from ..errors import ConnectionLost, Refused
-from ..options.addresses import parse_place
+from ..options.addresses import parse_host_port
 from .relay import Direction, Relay
 
 LINE_BYTES_MAX: Final = 4096
@@ -31,7 +31,7 @@ STATE: Final = frozenset(("listen", "to", "cut", "connections", "forth", "back")
 async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
     """Serve the control port of a relay at HOST:PORT. Yield the address in use."""
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
                 writer.write(json.dumps(_answer(relay, line)).encode() + b"\n")
@@ -41,8 +41,8 @@ async def serve_control(relay: Relay, place: str) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    address = parse_place(place, any_port=True)
-    server = await asyncio.start_server(converse, address.host, address.port, limit=LINE_BYTES_MAX)
+    address = parse_host_port(place, any_port=True)
+    server = await asyncio.start_server(serve_connection, address.host, address.port, limit=LINE_BYTES_MAX)
     async with server:
         host = f"[{address.host}]" if ":" in address.host else address.host
         yield f"{host}:{server.sockets[0].getsockname()[1]}"
@@ -54,7 +54,7 @@ async def ask_control(place: str, request: Json) -> Json:
     Raise AddressInvalid for an invalid place, ConnectionLost when no relay answers there, Refused when the relay
     rejects the request.
     """
-    address = parse_place(place)
+    address = parse_host_port(place)
     try:
         async with asyncio.timeout(ANSWER_S):
             reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -64,9 +64,9 @@ async def ask_control(place: str, request: Json) -> Json:
             finally:
                 writer.close()
     except TimeoutError:
-        raise _silent(place, f"no answer within {ANSWER_S:g} s") from None
+        raise _no_answer(place, f"no answer within {ANSWER_S:g} s") from None
     except OSError as error:
-        raise _silent(place, error.strerror or type(error).__name__) from None
+        raise _no_answer(place, error.strerror or type(error).__name__) from None
     except ValueError:  # a line that is too long
         line = b"?"
     try:
@@ -76,11 +76,11 @@ async def ask_control(place: str, request: Json) -> Json:
     if isinstance(answer, dict) and isinstance(answer.get("error"), str):
         raise Refused(answer["error"])
     if not isinstance(answer, dict) or not answer.keys() >= STATE:
-        raise _silent(place, "the answer is not a relay's" if line else "the connection was closed")
+        raise _no_answer(place, "the answer is not a relay's" if line else "the connection was closed")
     return answer
 
 
-def _silent(place: str, why: str) -> ConnectionLost:
+def _no_answer(place: str, why: str) -> ConnectionLost:
     hint = "`plait chaos relay` prints control=HOST:PORT when it serves"
     return ConnectionLost(f"no relay answers at {place}: {why}", hint=hint)
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from plait_core.values import Json
 
-from ..options.addresses import parse_place
+from ..options.addresses import parse_host_port
 from .connection import RelayedConnection, reset
 from .shaping import FlowShape, Shape, ShapedLane
 
@@ -45,7 +45,7 @@ class Relay:
         seed: int = 0,
     ) -> None:
         """`to` and `listen` are HOST:PORT, else AddressInvalid is raised. `seed` determines jitter and loss."""
-        self._to, self._listen = parse_place(to), parse_place(listen, any_port=True)
+        self._to, self._listen = parse_host_port(to), parse_host_port(listen, any_port=True)
         self.to = to
         self.listen = listen
         """The address of the listening port, with the real port after `start`."""
@@ -132,7 +132,7 @@ class Relay:
             "bandwidth_bit_s": shape.bandwidth_bit_s,
             "flow": str(shape.flow),
             "carried_bytes": counts["carried_bytes"],
-            "swallowed_bytes": counts["swallowed_bytes"],
+            "dropped_bytes": counts["dropped_bytes"],
             "stalls": counts["stalls"],
             "held_bytes": sum(lane.held_bytes for lane in lanes),
         }
@@ -173,7 +173,7 @@ def _lane(connection: RelayedConnection, name: str) -> ShapedLane:
 def _counted(lane: ShapedLane) -> dict[str, int]:
     return {
         "carried_bytes": lane.carried_bytes,
-        "swallowed_bytes": lane.swallowed_bytes,
+        "dropped_bytes": lane.dropped_bytes,
         "stalls": lane.stalls,
     }
 

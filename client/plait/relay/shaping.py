@@ -75,7 +75,7 @@ class ShapedLane:
         """`draw` returns random numbers from 0 to below 1."""
         self.shape = shape
         self.carried_bytes = 0
-        self.swallowed_bytes = 0
+        self.dropped_bytes = 0
         self.stalls = 0
         """Segments that were lost and retransmitted."""
         self.has_lost_bytes = False
@@ -158,7 +158,7 @@ class ShapedLane:
             self._free_at = max(self._free_at, now)
 
     def _drop(self, count: int) -> None:
-        self.swallowed_bytes += count
+        self.dropped_bytes += count
         self.has_lost_bytes |= bool(count)
 
     def _send(self, now: float) -> None:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from plait.commands.gen.beside_compose import beside_compose
+from plait.commands.gen.compose_mounts import mounted_files
 from plait_analytics.tables.tables_reference import page as tables_page
 
 from .cli import cli_page
@@ -36,7 +36,7 @@ PAGES: Final = {
 
 def generated() -> dict[str, str]:
     """Return the text of each file by its path, for files that need no running process."""
-    files = {f"docker/{name}": text for name, text in beside_compose(COMPOSED).items()}
+    files = {f"docker/{name}": text for name, text in mounted_files(COMPOSED).items()}
     files |= {f"docs/reference/{name}.md": page() for name, page in PAGES.items()}
     return files
 

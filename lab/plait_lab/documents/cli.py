@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait.commands.terminal.helps import all_helps
+from plait.commands.terminal.help_texts import help_texts
 
 from .reading import HEAD
 
@@ -18,5 +18,5 @@ def cli_page() -> str:
         "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.\n\n"
         "The broker is `--url`, else `PLAIT_URL`, else the context in use (`plait context`), else `plait://127.0.0.1:4680`."
     )
-    entries = (f"## {name}\n\n```text\n{help}\n```" for name, help in all_helps(WIDTH))
+    entries = (f"## {name}\n\n```text\n{help}\n```" for name, help in help_texts(WIDTH))
     return "\n\n".join([head, *entries]) + "\n"

@@ -139,7 +139,7 @@ def _relay_lines(state: Mapping[str, Any]) -> list[str]:
         parts += [f"{lane['bandwidth_bit_s'] / 1e6:g} Mbit/s"] if lane["bandwidth_bit_s"] else []
         parts += [lane["flow"]] if lane["flow"] != "open" else []
         parts.append(f"{lane['carried_bytes']:,} bytes carried")
-        parts += [f"{lane['swallowed_bytes']:,} swallowed"] if lane["swallowed_bytes"] else []
+        parts += [f"{lane['dropped_bytes']:,} dropped"] if lane["dropped_bytes"] else []
         lines.append(f"  {direction:<5}  {', '.join(parts)}")
     return lines
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from ..connection.addressing import url_option
-from ..connection.http_side import http_option
+from ..connection.http_discovery import http_option
 from ..terminal.failures import FAILED
 from ..terminal.output import json_option, print_json, printable
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..connection.addressing import find_target
 from ..connection.http_api import get_object
-from ..connection.http_side import http_side
+from ..connection.http_discovery import find_http
 from ..terminal.failures import Failure
 from .checks import Finding
 
@@ -29,7 +29,7 @@ def check_overlay(url: str | None, http: str | None) -> Finding:
     try:
         target = find_target(url)
         required |= target.source != "default"
-        topology = get_object(http_side(target, http), "/api/v1/topology", target, "links")
+        topology = get_object(find_http(target, http), "/api/v1/topology", target, "links")
     except (Failure, PlaitError) as error:
         return Finding("warn" if required else "ok", f"not checked: {error.message}", error.hint)
     return overlay_finding(topology)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import click
 
 from ..brokers.topologies import SHAPES, graph
-from .beside_compose import beside_compose
+from .compose_mounts import mounted_files
 from .compose_parts import BROKER, CLUSTER, HEADER, RELAY, RELAYED, REST
 from .writing import write_files
 
@@ -64,7 +64,7 @@ class Overlay(NamedTuple):
 def compose(brokers: int, topology: str, networks: int, output: Path, replace: bool) -> None:
     """Generate Compose files of an overlay, its services, and relays in its links for faults."""
     overlay = _overlay(brokers, topology, networks)
-    write_files(output, compose_files(overlay) | beside_compose(overlay.names), replace=replace)
+    write_files(output, compose_files(overlay) | mounted_files(overlay.names), replace=replace)
 
 
 def compose_files(overlay: Overlay) -> dict[str, str]:

@@ -10,7 +10,7 @@ import click
 from plait_core.values import Json
 
 from ..connection.addressing import Target, find_target, url_option
-from ..connection.http_side import http_option, http_side
+from ..connection.http_discovery import find_http, http_option
 from ..terminal.failures import Failure
 from ..terminal.output import json_option, print_json
 from ..terminal.tables import print_table
@@ -40,7 +40,7 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     prints one object a line with all fields.
     """
     target = find_target(url)
-    address = http_side(target, http)
+    address = find_http(target, http)
     items = _items(target, address, _PATHS[what])
     if as_json:
         for item in items:

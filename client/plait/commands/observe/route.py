@@ -10,7 +10,7 @@ import click
 
 from ..connection.addressing import find_target, url_option
 from ..connection.http_api import get_object
-from ..connection.http_side import http_option, http_side
+from ..connection.http_discovery import find_http, http_option
 from ..terminal.output import json_option, print_json, printable
 
 
@@ -32,7 +32,7 @@ def route(filter: str, start: str, http: str | None, url: str | None, as_json: b
     text = parse(filter).text
     target = find_target(url)
     path = f"/api/v1/route?filter={quote(text)}&from={quote(start)}"
-    answer = get_object(http_side(target, http), path, target, "destinations")
+    answer = get_object(find_http(target, http), path, target, "destinations")
     if as_json:
         tree = {name: answer.get(name) for name in ("tree", "filter")} | {"from": answer.get("broker")}
         for destination in answer["destinations"]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..connection.addressing import find_target, url_option
-from ..connection.http_side import http_option, http_side
+from ..connection.http_discovery import find_http, http_option
 from ..terminal.output import json_option, print_json
 
 
@@ -24,7 +24,7 @@ def topo(http: str | None, url: str | None, as_json: bool) -> None:
     from ..connection.http_api import get_object
 
     target = find_target(url)
-    answer = get_object(http_side(target, http), "/api/v1/topology", target, "links")
+    answer = get_object(find_http(target, http), "/api/v1/topology", target, "links")
     if as_json:
         for item in (*answer["brokers"], *answer["links"]):
             print_json(item)

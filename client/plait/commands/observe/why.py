@@ -10,7 +10,7 @@ import click
 
 from ..connection.addressing import find_target, url_option
 from ..connection.http_api import get_object
-from ..connection.http_side import http_option, http_side
+from ..connection.http_discovery import find_http, http_option
 from ..terminal.output import json_option, print_json, printable
 
 UNDECIDED: Final = frozenset(("unanswered", "no_subscription", "never_seen", "too_long_ago", "unknown"))
@@ -34,7 +34,7 @@ def why(event: str, subscription: str, http: str | None, url: str | None, as_jso
 
     target = find_target(url)
     path = f"/api/v1/why?event={EventId.parse(event)}&subscription={quote(subscription, safe='')}"
-    answer = get_object(http_side(target, http), path, target, "verdict")
+    answer = get_object(find_http(target, http), path, target, "verdict")
     if as_json:
         print_json(answer)
     else:

@@ -29,7 +29,11 @@ def written(directory: Path, file: str = "brokers/1.json") -> Path:
     """Write tables as an analysis does, and return their directory."""
     (directory / "brokers").mkdir(exist_ok=True)
     (directory / "brokers" / "1.json").write_text(json.dumps(TABLE))
-    tables = {"brokers": {"says": "what came", "rows": 1, "json": file}, "old": {"rows": 1, "files": []}, "odd": 7}
+    tables = {
+        "brokers": {"description": "events", "rows": 1, "json": file},
+        "old": {"rows": 1, "files": []},
+        "odd": 7,
+    }
     manifest = {"format": 1, "engine": "duckdb", "window_us": 10_000_000, "records": 5, "segments": 1, "tables": tables}
     (directory / "manifest.json").write_text(json.dumps(manifest))
     return directory
@@ -38,7 +42,7 @@ def written(directory: Path, file: str = "brokers/1.json") -> Path:
 async def test_tables_that_the_manifest_names(tmp_path: Path) -> None:
     async with reading(written(tmp_path)) as browser:
         said = (await browser.get("/api/v1/analytics")).json()
-        assert said["tables"] == {"brokers": {"says": "what came", "rows": 1}}
+        assert said["tables"] == {"brokers": {"description": "events", "rows": 1}}
         assert (said["engine"], said["window_us"]) == ("duckdb", 10_000_000)
         assert (await browser.get("/api/v1/analytics/brokers")).json() == TABLE
         for name in ("old", "odd", "links", "brokers%2f1.json"):

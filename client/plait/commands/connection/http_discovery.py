@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-GUESS_S: Final = 1.0
+PROBE_S: Final = 1.0
 """Timeout of a connection to the usual address."""
 
 
@@ -27,10 +27,10 @@ def http_option(command: C) -> C:
     return click.option("--http", metavar="HOST:PORT", help=text)(command)
 
 
-def http_side(target: Target, given: str | None) -> str:
+def find_http(target: Target, given: str | None) -> str:
     """Return `http://HOST:PORT` or https, for `http_api`; Failure if the broker has no HTTP side."""
     usual = http_address(target, given)
-    if given or target.http or _answers(usual):
+    if given or target.http or _accepts_connections(usual):
         return usual
     from ...errors import Error
     from ..terminal.running import run_async
@@ -45,11 +45,11 @@ def http_side(target: Target, given: str | None) -> str:
     return announced if not place.startswith(":") else f"{scheme}://{_host(urlsplit(usual).hostname or '')}{place}"
 
 
-def _answers(address: str) -> bool:
+def _accepts_connections(address: str) -> bool:
     """Return whether the address accepts connections."""
     place = urlsplit(address)
     try:
-        with socket.create_connection((place.hostname or "", place.port or 80), GUESS_S):
+        with socket.create_connection((place.hostname or "", place.port or 80), PROBE_S):
             return True
     except OSError:
         return False

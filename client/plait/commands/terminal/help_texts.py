@@ -9,17 +9,17 @@ import click
 from ..root import plait
 
 
-def all_helps(width: int) -> Iterator[tuple[str, str]]:
+def help_texts(width: int) -> Iterator[tuple[str, str]]:
     """Yield each command's name and help in alphabetical order, including those of other distributions."""
     settings = {**plait.context_settings, "terminal_width": width, "max_content_width": width}
-    yield from _helps(plait, click.Context(plait, info_name="plait", **settings))
+    yield from _help_texts(plait, click.Context(plait, info_name="plait", **settings))
 
 
-def _helps(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
+def _help_texts(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None, "it is listed"
         within = click.Context(command, parent=context, info_name=name)
         yield within.command_path, "\n".join(line.rstrip() for line in command.get_help(within).splitlines())
         if isinstance(command, click.Group):
-            yield from _helps(command, within)
+            yield from _help_texts(command, within)

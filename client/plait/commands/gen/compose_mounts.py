@@ -17,7 +17,7 @@ _TEMPLATES: Final = {
 }
 
 
-def beside_compose(brokers: Sequence[str]) -> dict[str, str]:
+def mounted_files(brokers: Sequence[str]) -> dict[str, str]:
     """Return the files by name, for the named brokers."""
     targets = [ScrapeTarget(name, f"{name}:4681") for name in brokers]
     templates = files(__package__) / "beside"
