@@ -29,7 +29,7 @@ class Attempts:
         """Repeated trials, by title."""
         self.excluded: dict[str, str] = {}
         """Competitors that take no further part, with the reason."""
-        self._tell = progress
+        self._progress = progress
         self._competitors = competitors
         self._failed: Counter[tuple[str, str]] = Counter()
         """Failed trials, by label and last reason."""
@@ -43,7 +43,7 @@ class Attempts:
         except TrialFailed as error:
             if title not in self._competitors:
                 raise WrongAnswer(f"{title}: {error}") from error
-            self._tell(f"{title} failed: {error}")
+            self._progress(f"{title} failed: {error}")
             self.excluded[title] = str(error).partition(":")[0]
             return None
         self.measured[title] += found is not None
@@ -57,7 +57,7 @@ class Attempts:
             except Unmeasured as error:
                 causes[type(error)] += 1
                 failed = causes[type(error)] >= error.tries
-                self._tell(f"{title}, {what}: {error}; {'failed' if failed else 'repeated'}")
+                self._progress(f"{title}, {what}: {error}; {'failed' if failed else 'repeated'}")
                 if failed:
                     self._failed[f"{title}, {what}", str(error)] += 1
                     return None

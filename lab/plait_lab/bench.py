@@ -76,7 +76,7 @@ def _chosen(parser: argparse.ArgumentParser, only: list[str] | None, session: Se
 
 def _run(groups: list[Group], session: Session, as_json: bool, document: Path | None) -> int:
     here = machine()
-    _introduce(here, session, as_json)
+    _print_machine(here, session, as_json)
     status = 0
     for group in groups:
         session.progress(f"{group.name}: {group.title}")
@@ -106,7 +106,7 @@ def section(group: Group, figures: list[Figure], here: Machine, seed: int) -> st
     return f"## {group.title}\n\n{made}\n\n{figure_table(figures)}"
 
 
-def _introduce(here: Machine, session: Session, as_json: bool) -> None:
+def _print_machine(here: Machine, session: Session, as_json: bool) -> None:
     if as_json:
         head = {"machine": str(here), "seed": session.seed, "quick": session.quick, "sources": sources()}
         print(json.dumps(head), flush=True)

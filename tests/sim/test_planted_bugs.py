@@ -10,7 +10,7 @@ from plait_lab.simulation.one_broker.seeded_histories import play, replay_line
 
 SEEDS_MAX = 1_000
 
-RARE = {"hide_what_a_resume_lost", "close_without_notice", "drop_one_in_10000", "forget_refusals"}
+RARE = {"hide_losses_of_a_resume", "close_without_notice", "drop_one_in_10000", "forget_refusals"}
 """Bugs that take a hundred seeds or more to detect, half a minute each."""
 
 BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for bug in PLANTED]
@@ -19,11 +19,11 @@ BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
     for seed in range(SEEDS_MAX):
-        complaints = play(seed, PLANTED[bug].scenario, planted(bug)).complaints
-        assert not [said for said in complaints if "planted_bugs.py" in said.text], (
+        violations = play(seed, PLANTED[bug].scenario, planted(bug)).violations
+        assert not [said for said in violations if "planted_bugs.py" in said.text], (
             "the plant itself fails: it is no bug"
         )
-        if complaints:
+        if violations:
             return
     pytest.fail(f"{bug} went unseen for {SEEDS_MAX} seeds")
 
@@ -37,7 +37,7 @@ def test_a_planted_bug_is_gone_afterwards() -> None:
 
 
 def test_a_failure_is_replayed_by_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    seed = next(seed for seed in range(SEEDS_MAX) if play(seed, planted=planted("swap_deliveries")).complaints)
+    seed = next(seed for seed in range(SEEDS_MAX) if play(seed, planted=planted("swap_deliveries")).violations)
     line = replay_line(seed, planted="swap_deliveries")
     assert line.startswith("python -m plait_lab.simulation ")
     assert main(line.split()[3:]) == 1

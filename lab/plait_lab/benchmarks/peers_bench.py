@@ -70,7 +70,7 @@ def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
     several = f"1 -> {subscribers} at {rate:,}/s of 128 bytes"
     yield figure(cold, lambda one: one.cold_s, "s", Target("<=", 10))
     yield figure(f"{several}: not received", lambda one: one.lost, "", Target("<=", 0))
-    yield figure("the same, and through two deaths: received twice", lambda one: one.twice, "", Target("<=", 0))
+    yield figure("the same, and through two deaths: received twice", lambda one: one.duplicates, "", Target("<=", 0))
     yield figure("an inner peer is killed: all receive everything after", lambda one: one.killed_s, "s", within)
     yield figure("an inner peer is stopped: all receive everything after", lambda one: one.stopped_s, "s", within)
     killed = "events confirmed by all subscribers while one is killed"

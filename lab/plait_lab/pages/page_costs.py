@@ -49,16 +49,16 @@ async def _measure(brokers: int, watchers: int, seconds: float) -> None:
             many = await _cores(pid, seconds)
         paint, updates = await asyncio.to_thread(_in_a_browser, stage.page, seconds)
     print(f"{brokers} brokers, one of them watched")
-    _say("the broker with nobody watching", alone, "of a core", None)
-    _say("more with one stream", one - alone, "of a core", CORE_MAX)
-    _say(f"more with {watchers} streams", many - alone, "of a core", CORE_MAX)
+    _print_figure("the broker with nobody watching", alone, "of a core", None)
+    _print_figure("more with one stream", one - alone, "of a core", CORE_MAX)
+    _print_figure(f"more with {watchers} streams", many - alone, "of a core", CORE_MAX)
     print(f"  {'each stream':<34} {received[0] / watchers / seconds / 1000:10.1f} kB/s")
-    _say("first paint", paint, "ms", PAINT_MAX_MS)
-    _say("script of an update, median", statistics.median(updates), "ms", UPDATE_MAX_MS)
-    _say("script of an update, worst", max(updates), "ms", UPDATE_MAX_MS)
+    _print_figure("first paint", paint, "ms", PAINT_MAX_MS)
+    _print_figure("script of an update, median", statistics.median(updates), "ms", UPDATE_MAX_MS)
+    _print_figure("script of an update, worst", max(updates), "ms", UPDATE_MAX_MS)
 
 
-def _say(what: str, value: float, unit: str, most: float | None) -> None:
+def _print_figure(what: str, value: float, unit: str, most: float | None) -> None:
     shown = f"{value:10.2%}" if unit == "of a core" else f"{value:10.1f}"
     limit = "" if most is None else f"  (at most {most:.0%})" if unit == "of a core" else f"  (at most {most:.0f})"
     print(f"  {what:<34} {shown} {unit}{limit}")

@@ -24,7 +24,7 @@ from plait_broker.server.server import BrokerServer
 NAMES: Final = ("north", "east", "south", "west", "harbour", "mill", "quay", "hill")
 SYMBOLS: Final = ("AAPL", "IBM", "MSFT", "SAP", "TSLA")
 
-DESKS: Final[Sequence[tuple[str, str, dict[str, Any]]]] = (
+SUBSCRIBERS: Final[Sequence[tuple[str, str, dict[str, Any]]]] = (
     ("ibm-desk", "symbol == 'IBM'", {"within": 0.250}),
     ("alerts", "price > 140", {"within": 0.020, "late": "flag"}),
     ("value-fund", "symbol in ['MSFT', 'SAP'] and price < 110", {"within": 0.500}),
@@ -104,7 +104,7 @@ class PageStage:
         self.watched = process.brokers[self._name(last)]
         self._ports.append(int(self.watched.listen.rpartition(":")[2]))
         loop = asyncio.get_running_loop()
-        for at, (name, filter, terms) in enumerate(DESKS):
+        for at, (name, filter, terms) in enumerate(SUBSCRIBERS):
             self._actors.append(loop.create_task(self._listen(self._ports[at % self._count], name, filter, terms)))
         for feed in range(FEEDS):
             self._actors.append(loop.create_task(self._feed(self._ports[(feed * 2) % self._count], feed)))

@@ -19,8 +19,8 @@ from .one_broker.faults import SCENARIOS
 from .one_broker.planted_bugs import PLANTED
 from .one_broker.seeded_histories import Verdict, play
 
-_SPEAKS_OF = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")
-"""Names in a complaint: events, applications and their subscriptions."""
+_NAMED = re.compile(r"\b[0-9a-f]{16}-\d+\b|\bapp\d+(?:/\w+)?\b|\bwitness\b")
+"""Names in a violation: events, applications and their subscriptions."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verdict = play(given.seed, given.scenario, planted)
     _print_history(verdict, whole=given.all)
     _print_verdict(verdict)
-    return 1 if verdict.complaints else 0
+    return 1 if verdict.violations else 0
 
 
 def _history(text: str) -> tuple[str, int]:
@@ -73,7 +73,7 @@ def _history(text: str) -> tuple[str, int]:
 
 
 def _print_history(verdict: Verdict, *, whole: bool) -> None:
-    named = {name for complaint in verdict.complaints[:3] for name in _SPEAKS_OF.findall(str(complaint))}
+    named = {name for violation in verdict.violations[:3] for name in _NAMED.findall(str(violation))}
     for at, *what in verdict.recorder.lines:
         text = " ".join(str(part) for part in what)
         always = what[0] in ("FAULT", "HEAL", "BREACH", "restart", "close")
@@ -87,9 +87,9 @@ def _print_verdict(verdict: Verdict) -> None:
         f"seed {verdict.seed}{redrawn}: {verdict.published} published, {verdict.confirmed} confirmed, "
         f"{verdict.received} received, {verdict.faults} faults, {verdict.steps} steps, history {verdict.history}"
     )
-    for complaint in verdict.complaints:
-        print(f"  {complaint}")
-    print("  holds" if not verdict.complaints else f"  {len(verdict.complaints)} complaints")
+    for violation in verdict.violations:
+        print(f"  {violation}")
+    print("  holds" if not verdict.violations else f"  {len(verdict.violations)} violations")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from plait.commands.terminal.failures import Failure
 
 from ...failures import NothingMeasured
 
-PATIENCE_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 """Time for sent events to arrive."""
 
 RATE: Final = 500
@@ -72,7 +72,7 @@ class Traffic:
             self.seen.append(Seen(time.monotonic(), int(str(event["number"])), tuple(event.path)))
             self._arrived.set()
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> bool:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> bool:
         """Return whether a condition holds after some arrival within a time."""
         try:
             async with asyncio.timeout(timeout_s):

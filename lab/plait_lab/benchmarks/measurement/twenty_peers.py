@@ -32,7 +32,7 @@ TICK_S: Final = 0.005
 """Seconds whose events are published together: waking the loop for each event would measure the loop."""
 CONFIRMING: Final = 64
 """Events that await confirmation at a time."""
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 SETTLE_S: Final = 3.0
 """Seconds after the last event for events in flight."""
 
@@ -44,7 +44,7 @@ class GroupOutcome:
     cold_s: float
     """Seconds from the start of the first process until all were subscribed."""
     lost: int
-    twice: int
+    duplicates: int
     killed_s: float
     """Seconds from the death of an inner peer to the publication of the last event that a live peer lacks."""
     stopped_s: float
@@ -68,9 +68,9 @@ class SubscriberProcess:
     async def line(self) -> str:
         assert self.process.stdout is not None
         try:
-            line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)
+            line = await asyncio.wait_for(self.process.stdout.readline(), TIMEOUT_S)
         except TimeoutError:
-            raise NothingMeasured(f"a subscriber did not answer within {PATIENCE_S:g} s") from None
+            raise NothingMeasured(f"a subscriber did not answer within {TIMEOUT_S:g} s") from None
         if not line:
             raise NothingMeasured("a subscriber ended before its time")
         return line.decode()
@@ -103,7 +103,7 @@ class TwentyPeers:
         number = len(self.published_at)
         self.published_at.append(time.monotonic())
         try:
-            await self.client.publish({"n": number}, bytes(EVENT_BYTES - 16), confirm=confirm, timeout=PATIENCE_S)
+            await self.client.publish({"n": number}, bytes(EVENT_BYTES - 16), confirm=confirm, timeout=TIMEOUT_S)
         except (plait.Refused, plait.Timeout):
             return False
         return True
@@ -123,24 +123,24 @@ class TwentyPeers:
                 tasks.create_task(one())
         return confirmed
 
-    async def lacking(self, events: range) -> tuple[dict[int, int], int]:
-        """Return the events that live peers lack, with the number of those peers, and how many events arrived twice."""
-        answers = await asyncio.gather(*[each.ask("lacks", events.start, events.stop) for each in self.subscribers])
-        lacking: Counter[int] = Counter()
+    async def missing(self, events: range) -> tuple[dict[int, int], int]:
+        """Return the events that live peers lack, with the number of those peers, and the number of duplicates."""
+        answers = await asyncio.gather(*[each.ask("missing", events.start, events.stop) for each in self.subscribers])
+        missing: Counter[int] = Counter()
         for each in answers:
-            lacking.update(each["lacking"])
-        return dict(lacking), sum(each["twice"] for each in answers)
+            missing.update(each["missing"])
+        return dict(missing), sum(each["duplicates"] for each in answers)
 
-    async def lacking_after_settling(self, events: range) -> tuple[dict[int, int], int]:
-        """Return the result of `lacking` after events in flight have arrived."""
+    async def missing_after_settling(self, events: range) -> tuple[dict[int, int], int]:
+        """Return the result of `missing` after events in flight have arrived."""
         until = time.monotonic() + SETTLE_S
         while True:
-            lacking, twice = await self.lacking(events)
-            if not lacking or time.monotonic() > until:
-                return lacking, twice
+            missing, duplicates = await self.missing(events)
+            if not missing or time.monotonic() > until:
+                return missing, duplicates
             await asyncio.sleep(0.2)
 
-    async def lose(self, how: signal.Signals) -> float:
+    async def fail_a_peer(self, how: signal.Signals) -> float:
         """Kill or stop the peer with the most children. Return the time."""
         counts = await asyncio.gather(*[each.ask("children") for each in self.subscribers])
         if not max(counts):
@@ -148,22 +148,22 @@ class TwentyPeers:
         os.kill(self.subscribers.pop(counts.index(max(counts))).process.pid, how)
         return time.monotonic()
 
-    async def healed(self, how: signal.Signals, seconds: float, rate: float) -> tuple[float, int]:
+    async def heal(self, how: signal.Signals, seconds: float, rate: float) -> tuple[float, int]:
         """Lose an inner peer while events are published. Return how long some peer lacked events, and the
         duplicates."""
         publishing = asyncio.create_task(self.publish(seconds, rate))
         await asyncio.sleep(seconds / 4)
-        at = await self.lose(how)
+        at = await self.fail_a_peer(how)
         events = await publishing
-        lacking, twice = await self.lacking_after_settling(events)
-        return max([self.published_at[number] - at for number in lacking], default=0.0), twice
+        missing, duplicates = await self.missing_after_settling(events)
+        return max([self.published_at[number] - at for number in missing], default=0.0), duplicates
 
 
 @asynccontextmanager
 async def group(subscribers: int) -> AsyncIterator[tuple[TwentyPeers, float]]:
     """Run a group. Yield it with the seconds that it took to start."""
     begin = time.monotonic()
-    async with plait.peer(children=CHILDREN, group="twenty", timeout=PATIENCE_S) as client:
+    async with plait.peer(children=CHILDREN, group="twenty", timeout=TIMEOUT_S) as client:
         processes: list[SubscriberProcess] = []
         try:
             for _ in range(subscribers):
@@ -180,21 +180,21 @@ async def group(subscribers: int) -> AsyncIterator[tuple[TwentyPeers, float]]:
                 await each.end()
 
 
-async def lived(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
+async def play_group(subscribers: int, seconds: float, rate: float) -> GroupOutcome:
     """Run a group: undisturbed, with a peer killed, one stopped, and one killed while events are confirmed."""
     async with group(subscribers) as (found, cold_s):
-        lost, twice = await found.lacking_after_settling(await found.publish(seconds, rate))
-        killed_s, again = await found.healed(signal.SIGKILL, max(4.0, seconds / 2), rate)
-        stopped_s, more = await found.healed(signal.SIGSTOP, max(6.0, seconds / 2), rate)
+        lost, duplicates = await found.missing_after_settling(await found.publish(seconds, rate))
+        killed_s, again = await found.heal(signal.SIGKILL, max(4.0, seconds / 2), rate)
+        stopped_s, more = await found.heal(signal.SIGSTOP, max(6.0, seconds / 2), rate)
         first = len(found.published_at)
         confirming = asyncio.create_task(found.confirm(int(rate)))
         await asyncio.sleep(0.2)
-        await found.lose(signal.SIGKILL)
+        await found.fail_a_peer(signal.SIGKILL)
         confirmed = await confirming
-        lacking, most = await found.lacking_after_settling(range(first, len(found.published_at)))
-    all_twice = twice + again + more + most
+        missing, most = await found.missing_after_settling(range(first, len(found.published_at)))
+    all_duplicates = duplicates + again + more + most
     return GroupOutcome(
-        cold_s, sum(lost.values()), all_twice, killed_s, stopped_s, len(confirmed), len(confirmed & lacking.keys())
+        cold_s, sum(lost.values()), all_duplicates, killed_s, stopped_s, len(confirmed), len(confirmed & missing.keys())
     )
 
 
@@ -206,7 +206,7 @@ async def subscribe(address: str) -> None:
     counts: Counter[int] = Counter()
     buffer = plait.Buffer(items=1 << 20, bytes=1 << 28)
     async with (
-        plait.peer(address, children=CHILDREN, group="twenty", timeout=PATIENCE_S) as client,
+        plait.peer(address, children=CHILDREN, group="twenty", timeout=TIMEOUT_S) as client,
         client.subscribe("n >= 0", buffer=buffer) as subscription,
     ):
 
@@ -221,10 +221,10 @@ async def subscribe(address: str) -> None:
             match line.split():
                 case ["children"]:
                     print(sum(len(peer.children.by_id) for peer in node.peers.values()), flush=True)
-                case ["lacks", first, end]:
+                case ["missing", first, end]:
                     events = range(int(first), int(end))
-                    twice = sum(counts[number] > 1 for number in events)
-                    answers = {"lacking": [number for number in events if not counts[number]], "twice": twice}
+                    duplicates = sum(counts[number] > 1 for number in events)
+                    answers = {"missing": [number for number in events if not counts[number]], "duplicates": duplicates}
                     print(json.dumps(answers), flush=True)
         receiving.cancel()
 
@@ -235,7 +235,7 @@ def _run(work: Any) -> Any:
 
 def measured_group(subscribers: int = SUBSCRIBERS, seconds: float = 10.0, rate: float = 2000.0) -> GroupOutcome:
     """Run a group and return its results."""
-    outcome: GroupOutcome = _run(lived(subscribers, seconds, rate))
+    outcome: GroupOutcome = _run(play_group(subscribers, seconds, rate))
     return outcome
 
 

@@ -74,7 +74,7 @@ class Application(Process):
     ) -> None:
         super().__init__(name, network, recorder, clock)
         self.terms = terms or ApplicationTerms()
-        self.stuck = False
+        self.reading_paused = False
         """Whether it has stopped reading."""
         self.session: Session | None = None
         self.subscriptions: dict[int, ClientSubscription] = {}
@@ -202,10 +202,10 @@ class Application(Process):
         self._requests[request] = lambda error: self._unsubscribed(subscription)
         self._act()
 
-    def set_stuck(self, stuck: bool) -> None:
+    def pause_reading(self, paused: bool) -> None:
         """Stop reading, or resume."""
-        self.stuck = stuck
-        if not stuck:
+        self.reading_paused = paused
+        if not paused:
             for number in list(self._handles):
                 self._read(number)
             self._act()
@@ -216,7 +216,7 @@ class Application(Process):
         self.terms = replace(self.terms, read_s=0.0, acknowledge_s=0.0, path=Path())
         for connection in self.network.of(self):
             connection.path = self.terms.path
-        self.set_stuck(False)
+        self.pause_reading(False)
 
     # --- the network --------------------------------------------------------------------------------------------------
 
@@ -357,10 +357,10 @@ class Application(Process):
     def _read(self, number: int) -> None:
         """Read available events at the application's pace."""
         handle, subscription = self._handles.get(number), self.subscriptions.get(number)
-        if handle is None or subscription is None or self.stuck or number in self._reading:
+        if handle is None or subscription is None or self.reading_paused or number in self._reading:
             return
         if not self.terms.read_s:
-            while handle.queue and not self.stuck:
+            while handle.queue and not self.reading_paused:
                 self._take(handle, subscription)
         elif handle.queue:
             self._reading.add(number)
@@ -373,7 +373,7 @@ class Application(Process):
         if life != self._life:
             return
         self._reading.discard(handle.id)
-        if handle.queue and not self.stuck:
+        if handle.queue and not self.reading_paused:
             self._take(handle, subscription)
             self._act()
         self._read(handle.id)

@@ -33,13 +33,13 @@ class FaultTargets:
     def after(self, delay_s: float, mend: Callable[[], None]) -> None:
         self.timeline.after(delay_s, mend)
 
-    def someone(self) -> Application:
+    def any_application(self) -> Application:
         return self.rng.choice(self.applications)
 
 
 def reset(targets: FaultTargets) -> None:
     """Reset a client's connections, as a middlebox does."""
-    client = targets.someone()
+    client = targets.any_application()
     connections = targets.network.of(client)
     targets.recorder.fault("reset", client.name, live=bool(connections))
     for connection in connections:
@@ -48,7 +48,7 @@ def reset(targets: FaultTargets) -> None:
 
 def cut(targets: FaultTargets) -> None:
     """Pass nothing for a while, in both directions or in one."""
-    client, (up, down) = targets.someone(), targets.rng.choice(((True, True), (True, False), (False, True)))
+    client, (up, down) = targets.any_application(), targets.rng.choice(((True, True), (True, False), (False, True)))
     connections = targets.network.of(client)
     targets.recorder.fault("cut" if up and down else "half cut", client.name, live=bool(connections))
     targets.network.cut(client, up=up, down=down)
@@ -78,7 +78,7 @@ def pause_broker(targets: FaultTargets) -> None:
 
 def pause_client(targets: FaultTargets) -> None:
     """Stop an application for a while with SIGSTOP."""
-    client = targets.someone()
+    client = targets.any_application()
     if client.running and not client.paused:
         client.pause()
         targets.after(_short_or_long(targets.rng), client.resume)
@@ -86,18 +86,18 @@ def pause_client(targets: FaultTargets) -> None:
 
 def kill_client(targets: FaultTargets) -> None:
     """Kill an application and start it again as a new process."""
-    client = targets.someone()
+    client = targets.any_application()
     if client.running:
         client.kill()
         targets.after(targets.rng.uniform(0.05, 3.0), lambda: start_client(client))
 
 
-def get_stuck(targets: FaultTargets) -> None:
+def stop_reading(targets: FaultTargets) -> None:
     """Let an application read nothing for a while."""
-    client = targets.someone()
-    targets.recorder.fault("stuck", client.name, live=client.running)
-    client.set_stuck(True)
-    targets.after(_short_or_long(targets.rng), lambda: client.set_stuck(False))
+    client = targets.any_application()
+    targets.recorder.fault("paused", client.name, live=client.running)
+    client.pause_reading(True)
+    targets.after(_short_or_long(targets.rng), lambda: client.pause_reading(False))
 
 
 def fill_disk(targets: FaultTargets) -> None:
@@ -180,7 +180,7 @@ FAULTS: Final[dict[str, Callable[[FaultTargets], None]]] = {
     "pause_broker": pause_broker,
     "pause_client": pause_client,
     "kill_client": kill_client,
-    "get_stuck": get_stuck,
+    "stop_reading": stop_reading,
     "fill_disk": fill_disk,
     "fail_disk": fail_disk,
     "slow_disk": slow_disk,
@@ -199,7 +199,7 @@ SCENARIOS: Final[dict[str, tuple[str, ...]]] = {
     "crashes": ("kill_broker", "cut_power", "kill_client"),
     "disk": ("fill_disk", "fail_disk", "slow_disk", "kill_broker", "cut_power"),
     "lost log": ("wipe_disk", "kill_client", "kill_broker", "cut"),
-    "slow": ("get_stuck", "pause_client", "pause_broker"),
+    "slow": ("stop_reading", "pause_client", "pause_broker"),
 }
 """The kinds of fault that a scenario draws from."""
 

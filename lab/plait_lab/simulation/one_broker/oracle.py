@@ -20,7 +20,7 @@ _ANSWER_S: Final = 5.0
 """Seconds before the end in which a request may remain unanswered."""
 
 _LIST_MAX: Final = 4
-"""Events that one complaint names."""
+"""Events that one violation names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class Violation:
     """A violated invariant."""
 
     invariant: str
@@ -54,9 +54,9 @@ class Oracle:
         self._wiped_at = [fault.at for fault in recorder.faults if fault.kind == "wipe"]
         self._rotten = any(fault.kind == "rot" for fault in recorder.faults)
 
-    def complaints(self) -> list[Complaint]:
+    def violations(self) -> list[Violation]:
         """Return all violations."""
-        found = [Complaint("I9", text) for text in self._recorder.broken]
+        found = [Violation("I9", text) for text in self._recorder.broken]
         for subscription in self._recorder.subscriptions:
             found += self._nothing_invented(subscription)
             found += self._nothing_twice(subscription)
@@ -66,44 +66,44 @@ class Oracle:
                 found += self._nothing_lost(subscription)
         for subscriptions in self._by_durable_name().values():
             found += self._nothing_durable_lost(subscriptions)
-        found += self._everyone_has_it()
+        found += self._confirmed_events_arrived()
         found += self._everything_settled()
         return found
 
     # --- what arrived -------------------------------------------------------------------------------------------------
 
-    def _nothing_invented(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+    def _nothing_invented(self, subscription: ClientSubscription) -> Iterator[Violation]:
         for reception in subscription.receptions:
             publication = self._recorder.publications.get(reception.id)
             if publication is None or publication.digest != reception.digest:
-                yield Complaint("I3", f"{subscription.name} received {reception.id}, which was not published like that")
+                yield Violation("I3", f"{subscription.name} received {reception.id}, which was not published like that")
 
-    def _nothing_twice(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+    def _nothing_twice(self, subscription: ClientSubscription) -> Iterator[Violation]:
         seen: set[EventId] = set()
         for reception in subscription.receptions:
             if reception.id in seen:
-                yield Complaint("I2", f"{subscription.name} received {reception.id} twice, again at {reception.at:.3f}")
+                yield Violation("I2", f"{subscription.name} received {reception.id} twice, again at {reception.at:.3f}")
             seen.add(reception.id)
 
-    def _nothing_unwanted(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+    def _nothing_unwanted(self, subscription: ClientSubscription) -> Iterator[Violation]:
         for reception in subscription.receptions:
             publication = self._recorder.publications.get(reception.id)
             if publication is None:
                 continue
             if not subscription.may_match(publication):
-                yield Complaint("I4", f"{subscription.name} received {reception.id}, which it did not request")
+                yield Violation("I4", f"{subscription.name} received {reception.id}, which it did not request")
             if not self._permitted(subscription, publication):
-                yield Complaint("I4", f"{subscription.name} received {reception.id}, which it may not receive")
+                yield Violation("I4", f"{subscription.name} received {reception.id}, which it may not receive")
 
-    def _in_order(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+    def _in_order(self, subscription: ClientSubscription) -> Iterator[Violation]:
         last: dict[tuple[int, int], int] = {}
         for reception in subscription.receptions:
             lane = reception.id.publisher, reception.priority
-            if reception.id.sequence < last.get(lane, 0) and not self._came_over_a_restart(subscription, reception):
-                yield Complaint("I6", f"{subscription.name} received {reception.id} after number {last[lane]}")
+            if reception.id.sequence < last.get(lane, 0) and not self._reordered_by_a_restart(subscription, reception):
+                yield Violation("I6", f"{subscription.name} received {reception.id} after number {last[lane]}")
             last[lane] = max(reception.id.sequence, last.get(lane, 0))
 
-    def _came_over_a_restart(self, subscription: ClientSubscription, reception: Reception) -> bool:
+    def _reordered_by_a_restart(self, subscription: ClientSubscription, reception: Reception) -> bool:
         """Return whether a retransmission after a broker's restart explains the order.
 
         A publisher retransmits unconfirmed events when a broker dies. A broker that logged nothing of that publisher
@@ -118,24 +118,24 @@ class Oracle:
 
     # --- what did not arrive ------------------------------------------------------------------------------------------
 
-    def _nothing_lost(self, subscription: ClientSubscription) -> Iterator[Complaint]:
+    def _nothing_lost(self, subscription: ClientSubscription) -> Iterator[Violation]:
         """Check a subscription that is not durable: missing events were reported by number or by kind."""
         got = {reception.id for reception in subscription.receptions}
-        missing = [p for p in self._owed(subscription, subscription.installed_at) if p.id not in got]
+        missing = [p for p in self._required(subscription, subscription.installed_at) if p.id not in got]
         promised = [p for p in missing if p.outcome is Outcome.OK]
         reported = sum(miss.count for miss in subscription.misses)
         # A count in flight is lost with its connection. That events were lost must still be reported.
         uncounted = any(not miss.count or subscription.disturbed for miss in subscription.misses)
         if len(promised) > reported and not uncounted:
-            yield Complaint("I1", f"{subscription.name} misses {_named(promised)}, and {reported} were reported")
+            yield Violation("I1", f"{subscription.name} misses {_named(promised)}, and {reported} were reported")
         if not subscription.disturbed and len(subscription.requested) == 1:
-            early = [p for p in self._owed(subscription, subscription.requested_at - 10.0) if p.id not in got]
+            early = [p for p in self._required(subscription, subscription.requested_at - 10.0) if p.id not in got]
             if reported > len(early):
-                yield Complaint(
+                yield Violation(
                     "I1", f"{subscription.name} got reports of {reported} missing events, and misses {len(early)}"
                 )
 
-    def _nothing_durable_lost(self, subscriptions: list[ClientSubscription]) -> Iterator[Complaint]:
+    def _nothing_durable_lost(self, subscriptions: list[ClientSubscription]) -> Iterator[Violation]:
         """Check a durable subscription: confirmed events reached some incarnation of its application."""
         got = {reception.id for subscription in subscriptions for reception in subscription.receptions}
         since = min(subscription.installed_at for subscription in subscriptions)
@@ -143,22 +143,22 @@ class Oracle:
             return
         missing = [
             p
-            for p in self._owed(subscriptions[0], since)
+            for p in self._required(subscriptions[0], since)
             if p.id not in got
             and p.outcome is Outcome.OK
             and not p.lifetime_us
-            and not self._went_with_the_log(subscriptions, p)
+            and not self._lost_with_the_log(subscriptions, p)
             and all(subscription.matches(p) for subscription in subscriptions)
         ]
         damaged = self._rotten and any(
             miss.reason == "retention" for subscription in subscriptions for miss in subscription.misses
         )
         if missing and not damaged:
-            yield Complaint(
+            yield Violation(
                 "I1", f"{subscriptions[0].owner}/{subscriptions[0].durable} (durable) misses {_named(missing)}"
             )
 
-    def _everyone_has_it(self) -> Iterator[Complaint]:
+    def _confirmed_events_arrived(self) -> Iterator[Violation]:
         """Check that each subscriber has the events that are confirmed by subscribers."""
         durables = self._by_durable_name()
         for publication in self._recorder.publications.values():
@@ -172,37 +172,37 @@ class Oracle:
                     or subscription.closing_at <= publication.settled_at
                 ):
                     continue
-                if self._is_owed(subscription, publication, subscription.installed_at) and not _has(
+                if self._must_receive(subscription, publication, subscription.installed_at) and not _has(
                     [subscription], publication
                 ):
-                    yield Complaint(
+                    yield Violation(
                         "I1", f"{subscription.name} does not have {publication.id}, confirmed by subscribers"
                     )
             for subscriptions in durables.values():
                 since = min(subscription.installed_at for subscription in subscriptions)
                 if (
-                    all(self._is_owed(subscription, publication, since) for subscription in subscriptions)
+                    all(self._must_receive(subscription, publication, since) for subscription in subscriptions)
                     and all(subscription.closed_at == NEVER for subscription in subscriptions)
                     and not _has(subscriptions, publication)
                     and not self._rotten
-                    and not self._went_with_the_log(subscriptions, publication)
+                    and not self._lost_with_the_log(subscriptions, publication)
                 ):
                     name = f"{subscriptions[0].owner}/{subscriptions[0].durable}"
-                    yield Complaint("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
+                    yield Violation("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
 
-    def _everything_settled(self) -> Iterator[Complaint]:
+    def _everything_settled(self) -> Iterator[Violation]:
         """Check that every request is answered after healing."""
         for publication in self._recorder.publications.values():
             if publication.confirm and publication.settled_at == NEVER and publication.client not in self._dead():
-                yield Complaint("I8", f"{publication.client} got no outcome of {publication.id}")
+                yield Violation("I8", f"{publication.client} got no outcome of {publication.id}")
         for subscription in self._recorder.subscriptions:
             if (
                 subscription.installed_at == subscription.closing_at == NEVER
                 and subscription.requested_at < self._recorder.now - _ANSWER_S
             ):
-                yield Complaint("I8", f"{subscription.name} was never installed")
+                yield Violation("I8", f"{subscription.name} was never installed")
 
-    def _went_with_the_log(self, subscriptions: list[ClientSubscription], publication: Publication) -> bool:
+    def _lost_with_the_log(self, subscriptions: list[ClientSubscription], publication: Publication) -> bool:
         """Return whether an event was lost with a wiped disk: published before its durable reader resumed or was
         informed."""
         for wiped_at in self._wiped_at:
@@ -220,10 +220,10 @@ class Oracle:
         """Return clients that were killed: the requests of their last incarnation stay unanswered."""
         return {fault.target for fault in self._recorder.faults if fault.kind == "kill client"}
 
-    def _owed(self, subscription: ClientSubscription, since: float) -> list[Publication]:
-        return [p for p in self._recorder.publications.values() if self._is_owed(subscription, p, since)]
+    def _required(self, subscription: ClientSubscription, since: float) -> list[Publication]:
+        return [p for p in self._recorder.publications.values() if self._must_receive(subscription, p, since)]
 
-    def _is_owed(self, subscription: ClientSubscription, publication: Publication, since: float) -> bool:
+    def _must_receive(self, subscription: ClientSubscription, publication: Publication, since: float) -> bool:
         """Return whether a subscriber must receive an event that was published while it was installed."""
         if publication.at < since or not subscription.matches(publication):
             return False

@@ -51,7 +51,7 @@ class Planted:
         """Install the bug in the production code for the duration of a block."""
         right = getattr(self.owner, self.method)
         bug = self.patch(right)
-        _called_alike(right, bug)
+        _check_signature(right, bug)
         setattr(self.owner, self.method, bug)
         try:
             yield
@@ -59,7 +59,7 @@ class Planted:
             setattr(self.owner, self.method, right)
 
 
-def _called_alike(right: Callable[..., Any], bug: Callable[..., Any]) -> None:
+def _check_signature(right: Callable[..., Any], bug: Callable[..., Any]) -> None:
     """Raise TypeError if the signatures differ: every call would then fail, which would look like a detection."""
     values = inspect.signature(right).parameters.values()
     names = [value for value in values if value.kind in (value.POSITIONAL_ONLY, value.POSITIONAL_OR_KEYWORD)]
@@ -67,7 +67,7 @@ def _called_alike(right: Callable[..., Any], bug: Callable[..., Any]) -> None:
     inspect.signature(bug).bind(*names, **keywords)
 
 
-def _see_all_as_new(right: Callable[..., Any]) -> Callable[..., Any]:
+def _accept_duplicates(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, publisher, sequence: Sighting.NEW
 
 
@@ -84,7 +84,7 @@ def _drop_one_in(count: int) -> Patch:
     return patch
 
 
-def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
+def _pop_newest(right: Callable[..., Any]) -> Callable[..., Any]:
     def pop(self: DeliveryQueue) -> Any:
         for lane in self._lanes.values():
             if lane:
@@ -94,7 +94,7 @@ def _last_first(right: Callable[..., Any]) -> Callable[..., Any]:
     return pop
 
 
-def _forget_priorities_order(right: Callable[..., Any]) -> Callable[..., Any]:
+def _swap_deliveries(right: Callable[..., Any]) -> Callable[..., Any]:
     def take(self: Connection, now: float) -> Any:
         send = right(self, now)
         if send is not None:
@@ -127,7 +127,7 @@ def _no_limit(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, entry, room: None
 
 
-def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
+def _ignore_unsubscribe(right: Callable[..., Any]) -> Callable[..., Any]:
     def unsubscribe(self: ClientRequests, session: Session, frame: Unsubscribe, now: float) -> Any:
         subscription = session.subscriptions.get(frame.subscription)
         if subscription is None or subscription.durable is not None:
@@ -137,7 +137,7 @@ def _say_done_and_go_on(right: Callable[..., Any]) -> Callable[..., Any]:
     return unsubscribe
 
 
-def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
+def _ignore_permissions(right: Callable[..., Any]) -> Callable[..., Any]:
     def offer(self: DurableDelivery, durable: DurableSubscription, *arguments: Any, **named: Any) -> None:
         assert durable.subscription is not None
         session = durable.subscription.session
@@ -148,7 +148,7 @@ def _all_may_hear(right: Callable[..., Any]) -> Callable[..., Any]:
     return offer
 
 
-def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
+def _forget_cursors(right: Callable[..., Any]) -> Callable[..., Any]:
     def recover(recovered: Any, interest: Any, durables: DurableSubscriptions, *others: Any) -> None:
         right(recovered, interest, durables, *others)
         for durable in durables.all():
@@ -158,7 +158,7 @@ def _forget_places(right: Callable[..., Any]) -> Callable[..., Any]:
     return recover
 
 
-def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
+def _advance_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
     def advance(self: DurableSubscription, sent_up_to: int) -> None:
         right(self, sent_up_to)
         self.acknowledged += 1 if self.in_flight else 0
@@ -166,7 +166,7 @@ def _one_too_far(right: Callable[..., Any]) -> Callable[..., Any]:
     return advance
 
 
-def _uncounted(right: Callable[..., Any]) -> Callable[..., Any]:
+def _undercount_deliveries(right: Callable[..., Any]) -> Callable[..., Any]:
     def write(self: Deliveries, connection: Connection, session: Session, *arguments: Any) -> None:
         right(self, connection, session, *arguments)
         session.delivered -= 1
@@ -174,11 +174,11 @@ def _uncounted(right: Callable[..., Any]) -> Callable[..., Any]:
     return write
 
 
-def _close_quietly(right: Callable[..., Any]) -> Callable[..., Any]:
+def _close_without_notice(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, subscription, reason, now: self.end(subscription, reason, now)
 
 
-def _nothing(right: Callable[..., Any]) -> Callable[..., Any]:
+def _do_nothing(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *arguments: None
 
 
@@ -190,7 +190,7 @@ def _no_notices(right: Callable[..., Any]) -> Callable[..., Any]:
     return take_notices
 
 
-def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
+def _deliver_expired(right: Callable[..., Any]) -> Callable[..., Any]:
     def write_queued(
         self: Deliveries, connection: Connection, subscription: Subscription, entry: Queued, now: float
     ) -> None:
@@ -205,7 +205,7 @@ def _never_late(right: Callable[..., Any]) -> Callable[..., Any]:
     return write_queued
 
 
-def _deliver_before_stored(right: Callable[..., Any]) -> Callable[..., Any]:
+def _acknowledge_unstored(right: Callable[..., Any]) -> Callable[..., Any]:
     def lost(self: DurableDelivery, entries: Any, matched: Any, error: str) -> None:
         self._counters.dropped.clear()
         for entry in entries:
@@ -226,14 +226,14 @@ def _keep_positions(right: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *, log_changed=False: right(self)
 
 
-def _keep_what_it_had(right: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_old_index(right: Callable[..., Any]) -> Callable[..., Any]:
     def change(self: SubscriptionIndex, party: Any, filter: Any, routing: bytes) -> None:
         party.filter = filter
 
     return change
 
 
-def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
+def _ignore_window(right: Callable[..., Any]) -> Callable[..., Any]:
     def takes(self: DurableDelivery, durable: DurableSubscription) -> bool:
         subscription = durable.subscription
         return subscription is not None and subscription.session.connection is not None
@@ -242,27 +242,27 @@ def _window_open(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 PLANTED: Final[dict[str, Planted]] = {
-    "skip_duplicates": Planted(DuplicateWindow, "see", _see_all_as_new),
+    "skip_duplicates": Planted(DuplicateWindow, "see", _accept_duplicates),
     "drop_one_in_10000": Planted(Deliveries, "_write", _drop_one_in(10_000)),
-    "queue_last_first": Planted(DeliveryQueue, "pop", _last_first),
-    "swap_deliveries": Planted(Connection, "take", _forget_priorities_order),
+    "queue_last_first": Planted(DeliveryQueue, "pop", _pop_newest),
+    "swap_deliveries": Planted(Connection, "take", _swap_deliveries),
     "confirm_before_stored": Planted(Confirmations, "begin", _confirm_before_stored),
     "ignore_outbox_limit": Planted(DeliveryQueue, "_no_room", _no_limit),
-    "deliver_after_unsubscribe": Planted(ClientRequests, "_unsubscribe", _say_done_and_go_on),
-    "skip_permissions_on_replay": Planted(DurableDelivery, "_deliver", _all_may_hear),
-    "forget_places_on_restart": Planted(broker, "recover", _forget_places),
-    "settle_one_too_far": Planted(DurableSubscription, "advance", _one_too_far),
-    "no_rewind_on_resume": Planted(DurableSubscriptions, "rewind", _nothing),
-    "hide_what_a_resume_lost": Planted(Deliveries, "_write", _uncounted),
+    "deliver_after_unsubscribe": Planted(ClientRequests, "_unsubscribe", _ignore_unsubscribe),
+    "skip_permissions_on_replay": Planted(DurableDelivery, "_deliver", _ignore_permissions),
+    "forget_cursors_on_restart": Planted(broker, "recover", _forget_cursors),
+    "advance_the_cursor_too_far": Planted(DurableSubscription, "advance", _advance_too_far),
+    "no_rewind_on_resume": Planted(DurableSubscriptions, "rewind", _do_nothing),
+    "hide_losses_of_a_resume": Planted(Deliveries, "_write", _undercount_deliveries),
     "drop_without_notice": Planted(Subscription, "take_notices", _no_notices),
-    "deliver_expired": Planted(Deliveries, "_write_queued", _never_late),
-    "confirm_what_was_not_stored": Planted(DurableDelivery, "lost", _deliver_before_stored),
+    "deliver_expired": Planted(Deliveries, "_write_queued", _deliver_expired),
+    "confirm_unstored_events": Planted(DurableDelivery, "lost", _acknowledge_unstored),
     "done_overtakes_deliveries": Planted(Connection, "send", _done_overtakes),
-    "confirm_what_was_dropped": Planted(Confirmations, "fail", _fail_silently),
-    "keep_the_old_filter": Planted(SubscriptionIndex, "change", _keep_what_it_had),
-    "ignore_durable_window": Planted(DurableDelivery, "_takes_delivery", _window_open),
-    "forget_refusals": Planted(Admission, "remember", _nothing),
-    "close_without_notice": Planted(Subscriptions, "close_full", _close_quietly),
+    "confirm_dropped_events": Planted(Confirmations, "fail", _fail_silently),
+    "keep_the_old_filter": Planted(SubscriptionIndex, "change", _keep_old_index),
+    "ignore_durable_window": Planted(DurableDelivery, "_takes_delivery", _ignore_window),
+    "forget_refusals": Planted(Admission, "remember", _do_nothing),
+    "close_without_notice": Planted(Subscriptions, "close_full", _close_without_notice),
     "keep_positions_of_a_lost_log": Planted(Handle, "new_session", _keep_positions, "lost log"),
 }
 """Every bug, by name."""

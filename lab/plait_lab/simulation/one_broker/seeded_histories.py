@@ -27,7 +27,7 @@ from .faults import FAULTS, SCENARIOS, FaultTargets, heal
 from .interests import EVERYTHING, Interest, draw_denied
 from .network import Network, Path, SizesByFrame
 from .nodes import BrokerNode, BrokerTerms
-from .oracle import Complaint, Oracle, Rights
+from .oracle import Oracle, Rights, Violation
 from .raw_clients import RawClient
 from .recorder import Outcome, Recorder
 from .wire_witness import WireWitness
@@ -58,7 +58,7 @@ class Verdict:
     seed: int
     drawn: int
     """The seed that was played, after redrawing."""
-    complaints: tuple[Complaint, ...]
+    violations: tuple[Violation, ...]
     history: str
     """The hash of the history."""
     steps: int
@@ -132,7 +132,7 @@ class Run:
             self._add_application(number, events // count)
         self._schedule_faults(SCENARIOS[scenario])
 
-    def play(self) -> list[Complaint]:
+    def play(self) -> list[Violation]:
         """Play the history and return the violations."""
         try:
             self.targets.broker.start()
@@ -149,11 +149,11 @@ class Run:
             self.recorder.breach(
                 "exception", f"{type(error).__name__}: {error} at {place.filename.rpartition('/')[2]}:{place.lineno}"
             )
-            return [Complaint("I9", text) for text in self.recorder.broken]
-        complaints = Oracle(self.recorder, self.gate.rights).complaints()
+            return [Violation("I9", text) for text in self.recorder.broken]
+        violations = Oracle(self.recorder, self.gate.rights).violations()
         if self.targets.broker.disk.served_damage:
-            complaints.append(Complaint("F11", "a damaged record was served"))
-        return complaints
+            violations.append(Violation("F11", "a damaged record was served"))
+        return violations
 
     def _settle(self) -> None:
         """Let the broker settle, for longer while events still arrive: a window of one on a slow path is slow."""
@@ -233,21 +233,21 @@ def play(
     with planted or nullcontext():
         for _ in range(REDRAWS_MAX):
             run = Run(drawn, scenario, portable=portable)
-            complaints = run.play()
-            verdict = _verdict(seed, drawn, run, complaints)
-            if complaints or not verdict.vacuous or scenario == "calm":
+            violations = run.play()
+            verdict = _verdict(seed, drawn, run, violations)
+            if violations or not verdict.vacuous or scenario == "calm":
                 return verdict
             drawn += REDRAW
-    return replace(verdict, complaints=(Complaint("H3", f"{REDRAWS_MAX} redraws in a row prove nothing"),))
+    return replace(verdict, violations=(Violation("H3", f"{REDRAWS_MAX} redraws in a row prove nothing"),))
 
 
-def _verdict(seed: int, drawn: int, run: Run, complaints: list[Complaint]) -> Verdict:
+def _verdict(seed: int, drawn: int, run: Run, violations: list[Violation]) -> Verdict:
     recorder = run.recorder
     outcomes = [publication.outcome for publication in recorder.publications.values()]
     return Verdict(
         seed,
         drawn,
-        tuple(complaints),
+        tuple(violations),
         recorder.history.hash(),
         run.timeline.steps,
         len(outcomes),
