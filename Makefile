@@ -116,7 +116,7 @@ image-offline:
 	@grep -qs PROMETHEUS_IMAGE docker/.env || echo PROMETHEUS_IMAGE=plait-prometheus:$(VERSION) >>docker/.env
 
 SECONDS ?= 120
-DOCKER_PAGES := $(foreach page,how-to/compose troubleshooting,"tests/integration/test_pages.py::test_what_it_says_is_so[docs/$(page).md-docker]")
+DOCKER_PAGES := $(foreach page,how-to/compose troubleshooting,"tests/integration/test_pages.py::test_the_commands_of_a_page_print_what_it_shows[docs/$(page).md-docker]")
 e2e: .venv/.ready
 	@PLAIT_E2E=1 PLAIT_CHAOS_S=$(SECONDS) $(BIN)/python -m pytest -q -s tests/e2e $(DOCKER_PAGES) $(ARGS)
 

@@ -86,7 +86,7 @@ WRITES = {"recording.py", "readers.py", "writer.py"}
 
 
 @pytest.mark.parametrize("path", [path for path in modules(TELEMETRY) if path.name not in WRITES], ids=by_path)
-def test_what_makes_records_does_no_io(path: Path) -> None:
+def test_recording_code_does_no_io(path: Path) -> None:
     assert not set(imports(path)) & NO_IO
 
 
@@ -118,7 +118,7 @@ EXECUTES = {"plait_core/filters/compiling.py"}
 
 
 @pytest.mark.parametrize(("package", "path"), [one for one in all_modules() if one[0] != "plait_lab"], ids=by_path)
-def test_nothing_that_is_read_is_ever_run(package: str, path: Path) -> None:
+def test_no_input_is_ever_executed(package: str, path: Path) -> None:
     """Check SCORECARD S14: no input is ever executed. Ruff has this rule as well, but `noqa` switches it off."""
     assert not NEVER_IMPORTED & set(imports(path))
     for node in ast.walk(ast.parse(path.read_text())):

@@ -43,7 +43,7 @@ def written_lines(text: str) -> int:
     return count
 
 
-def test_what_is_generated_is_current() -> None:
+def test_generated_documents_are_current() -> None:
     """Check in a new process, because click caches how a command was called first."""
     checking = [sys.executable, "-m", "plait_lab.documents", "--check"]
     checked = subprocess.run(checking, capture_output=True, text=True, timeout=120, check=False)

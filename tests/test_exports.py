@@ -58,7 +58,7 @@ def test_all_names_what_the_door_imports(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_a_late_door_gives_what_it_tells_type_checkers(name: str) -> None:
+def test_a_lazy_package_exports_what_it_declares_to_type_checkers(name: str) -> None:
     door = importlib.import_module(name)
     told = imported_for_type_checkers(door)
     assert sorted(door.__all__) == sorted(told)
@@ -69,7 +69,7 @@ def test_a_late_door_gives_what_it_tells_type_checkers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_a_late_door_opens_late_and_then_to_everyone(name: str) -> None:
+def test_a_lazy_package_imports_a_module_at_the_first_use_of_a_name(name: str) -> None:
     """Check in a new process: an import loads no module of the package, and `import *` loads all of them."""
     code = (
         f"import sys, {name} as door\n"
@@ -83,7 +83,7 @@ def test_a_late_door_opens_late_and_then_to_everyone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_a_late_door_has_nothing_else(name: str) -> None:
+def test_a_lazy_package_has_no_other_names(name: str) -> None:
     door = importlib.import_module(name)
     with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'nothing_like_it'$"):
         _ = door.nothing_like_it
@@ -92,7 +92,7 @@ def test_a_late_door_has_nothing_else(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DOORS)
-def test_what_is_exported_is_documented(name: str) -> None:
+def test_every_export_is_documented(name: str) -> None:
     door = importlib.import_module(name)
     for exported in door.__all__:
         value = getattr(door, exported)
@@ -100,7 +100,7 @@ def test_what_is_exported_is_documented(name: str) -> None:
             assert inspect.getdoc(value), f"{name}.{exported} says nothing about itself"
 
 
-def test_who_has_the_kernel_needs_no_numpy() -> None:
+def test_the_kernel_needs_no_numpy() -> None:
     """NumPy would be a third of the broker's image, which omits it, and a third of a broker's memory."""
     if plait_core.index_name() != "native":
         pytest.skip("the index in Python is made of numpy")

@@ -29,7 +29,7 @@ async def asked(client: plait.Client, first: int, count: int) -> list[plait.Subs
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-async def test_who_asks_for_all_there_is_slows_nobody_down() -> None:
+async def test_a_client_at_its_quota_does_not_slow_other_clients() -> None:
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
         await broker.ready()
         url = f"plait://127.0.0.1:{broker.port}"

@@ -156,7 +156,7 @@ async def test_a_full_disk_refuses_what_is_durable_alone_and_recovers_by_itself(
     assert "Traceback" not in err
 
 
-async def test_a_broker_whose_disk_comes_back_empty_begins_anew_and_hangs_nobody(tmp_path: Path) -> None:
+async def test_a_broker_with_an_emptied_disk_starts_a_new_log_and_answers_all_clients(tmp_path: Path) -> None:
     chance = drawn_chance()
     port = port_to_keep(chance)
     data = tmp_path / "log"

@@ -167,7 +167,7 @@ async def connected(port: int) -> AsyncIterator[plait.Client]:
 
 
 @pytest.mark.timeout(600 if NIGHTLY else 120)
-async def test_nothing_acknowledged_is_lost_or_comes_again(tmp_path: Path) -> None:
+async def test_acknowledged_events_are_neither_lost_nor_delivered_again(tmp_path: Path) -> None:
     chance = drawn_chance()
     port = port_to_keep(chance)
     arguments = ("--listen", f"127.0.0.1:{port}", "--http", "off", "--data", tmp_path / "log")

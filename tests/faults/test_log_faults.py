@@ -98,7 +98,7 @@ def killed_writer(directory: Path, acknowledgements: int) -> int:
     return int(told[-1])
 
 
-def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_killed_writer(tmp_path: Path) -> None:
     chance = random.Random(1)
     for turn in range(KILLS):
         acknowledged = killed_writer(tmp_path, chance.randrange(1, 3000))
@@ -167,7 +167,7 @@ def remove(path: Path, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_what_is_torn_or_flipped_is_detected_and_never_served(image: Path, tmp_path: Path, part: int) -> None:
+def test_torn_or_flipped_records_are_detected_and_never_served(image: Path, tmp_path: Path, part: int) -> None:
     written = {position: record(position) for position in range(1, 1201)}
     pages_damaged = 0
     for seed in range(part, SPOILED, 4):
@@ -286,7 +286,7 @@ def test_a_disk_that_is_full_when_the_broker_dies_loses_nothing(small_disk: Path
         assert read(log) == (acknowledged, False)
 
 
-def test_a_log_on_a_full_disk_cannot_be_opened_and_says_why(small_disk: Path) -> None:
+def test_opening_a_log_on_a_full_disk_fails_with_the_reason(small_disk: Path) -> None:
     with closing(opened(small_disk / "log")) as log:
         assert store(log, Persist(1, (record(1),))) is None
     ballast = small_disk / "ballast"

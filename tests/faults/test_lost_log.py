@@ -78,7 +78,7 @@ def test_acknowledgements_of_the_old_log_settle_nothing_in_the_new_one(wiped: bo
 # --- real brokers -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_durable_reader_is_told_that_the_log_was_lost(tmp_path: Path) -> None:
+async def test_a_durable_subscription_gets_a_gap_when_the_log_is_lost(tmp_path: Path) -> None:
     port = port_to_keep(drawn_chance())
     data = tmp_path / "log"
     arguments = ("--listen", f"127.0.0.1:{port}", "--http", "off", "--data", data)

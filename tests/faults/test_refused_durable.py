@@ -35,7 +35,7 @@ def subscriptions(stage: Stage) -> list[object]:
     return [facts["durable"] for facts in describe_subscriptions(stage.broker)]
 
 
-def test_one_that_could_not_be_stored_can_be_asked_for_again() -> None:
+def test_a_durable_subscription_that_was_not_stored_can_be_requested_again() -> None:
     stage = Stage(disk=DiskTerms())
     publisher, first, second = (stage.raw(name) for name in ("publisher", "first", "second"))
     first.subscribe(1, durable="first")
@@ -56,7 +56,7 @@ def test_one_that_could_not_be_stored_can_be_asked_for_again() -> None:
     assert second.sequences(2) == [1]
 
 
-def test_one_whose_client_left_meanwhile_is_undone_all_the_same() -> None:
+def test_an_unstored_durable_subscription_is_removed_although_its_client_has_left() -> None:
     stage = Stage(BrokerSettings(resume_s=0.5, heartbeat_s=0.5), disk=DiskTerms(slow_s=3.0, full=True))
     leaving = stage.raw("leaving")
     leaving.subscribe(1, durable="hasty")
@@ -69,7 +69,7 @@ def test_one_whose_client_left_meanwhile_is_undone_all_the_same() -> None:
     assert not subscriptions(stage)
 
 
-def test_one_that_was_taken_up_by_another_meanwhile_is_the_others() -> None:
+def test_an_unstored_durable_subscription_stays_with_the_client_that_attached_it_since() -> None:
     stage = Stage(BrokerSettings(resume_s=0.1, heartbeat_s=0.4), disk=DiskTerms(slow_s=3.0, full=True))
     leaving, coming = stage.raw("leaving"), stage.raw("coming")
     leaving.subscribe(1, durable="shared")
@@ -88,7 +88,7 @@ def test_one_that_was_taken_up_by_another_meanwhile_is_the_others() -> None:
     assert subscriptions(stage) == ["shared"]
 
 
-def test_one_that_the_log_knows_is_let_go_and_stays_what_it_was() -> None:
+def test_a_stored_durable_subscription_keeps_its_filter_when_a_change_fails() -> None:
     stage = Stage(disk=DiskTerms())
     publisher, before, after = (stage.raw(name) for name in ("publisher", "before", "after"))
     before.subscribe(1, "n < 10", durable="mine")
@@ -122,7 +122,7 @@ def test_a_change_that_could_not_be_stored_is_none() -> None:
     assert (facts["filter"], facts["connected"]) == ("n < 10", True)
 
 
-def test_what_was_stored_of_one_that_was_withdrawn_is_deleted() -> None:
+def test_a_late_write_of_a_withdrawn_subscription_is_deleted() -> None:
     """The first attempt to store it fails, and the second is pending on a disk that has room again."""
     stage = Stage(disk=DiskTerms(sync_s=0.0, slow_s=1.0))
     reader = stage.raw("reader")
@@ -141,7 +141,7 @@ def test_what_was_stored_of_one_that_was_withdrawn_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("confirm", [Confirm.BROKER, Confirm.SUBSCRIBERS])
-def test_a_publish_that_could_not_be_stored_is_told_why(confirm: Confirm) -> None:
+def test_a_publish_that_was_not_stored_is_refused_with_the_reason(confirm: Confirm) -> None:
     stage = Stage(disk=DiskTerms())
     publisher, first = stage.raw("publisher"), stage.raw("first")
     first.subscribe(1, durable="first")

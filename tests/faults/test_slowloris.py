@@ -117,7 +117,7 @@ def test_half_a_frame_and_silence_is_cut_short(heartbeat_s: float) -> None:
     assert farewell.message == "a frame was not complete within 10 s"
 
 
-def test_a_frame_that_begins_behind_a_whole_one_has_time_of_its_own() -> None:
+def test_the_timeout_of_a_frame_starts_with_its_own_first_byte() -> None:
     stage = Stage(BrokerSettings())
     slow = a_slow_client(stage)
     frame = an_event(slow.publisher, 1000)
@@ -130,7 +130,7 @@ def test_a_frame_that_begins_behind_a_whole_one_has_time_of_its_own() -> None:
     assert slow.closed_for == Code.TIMEOUT
 
 
-def test_whole_frames_in_slow_pieces_are_no_reason() -> None:
+def test_slow_pieces_of_complete_frames_do_not_close_a_connection() -> None:
     """A slow but honest client: each frame is complete within seconds, and bytes always follow."""
     stage = Stage(BrokerSettings())
     slow = a_slow_client(stage)

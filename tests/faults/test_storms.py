@@ -134,7 +134,7 @@ async def told_of_a_gap(subscription: plait.Subscription[plait.Event]) -> str:
     raise AssertionError("it ended")
 
 
-async def test_everybody_comes_back_after_the_broker_died() -> None:
+async def test_all_clients_reconnect_after_the_broker_died() -> None:
     chance = drawn_chance()
     port = port_to_keep(chance)
     arguments = ("--listen", f"127.0.0.1:{port}", *ANY[2:])

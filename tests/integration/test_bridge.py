@@ -84,7 +84,7 @@ async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
             receiver.task.cancel()
 
 
-async def test_a_bridge_carries_what_it_is_told_to() -> None:
+async def test_a_bridge_forwards_the_events_of_its_filters() -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
         _, line = await stack.enter_async_context(process("broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"))
         url = f"plait://{dict(word.split('=') for word in line.split()[1:])['listen']}"

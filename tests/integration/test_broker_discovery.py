@@ -145,7 +145,7 @@ async def test_one_with_another_secret_is_refused_named_in_both_logs_and_harms_n
         assert SECRET not in ours + theirs
 
 
-async def test_a_broker_that_is_its_own_seed_serves_and_stops_dialling() -> None:
+async def test_a_broker_that_is_its_own_seed_stops_dialling_itself() -> None:
     async with several() as brokers:
         port = port_to_keep(brokers.ports)
         alone = await brokers.start("alone", "--listen", f"127.0.0.1:{port}", "--seed", f"127.0.0.1:{port}")
@@ -202,7 +202,7 @@ async def test_two_on_one_machine_receive_each_other_and_not_themselves() -> Non
     assert {found.address for found in segment.found[1]} == {"127.0.0.1:4000"}
 
 
-async def test_without_multicast_a_broker_says_so_once_and_serves() -> None:
+async def test_without_multicast_a_broker_warns_once_and_serves() -> None:
     async with several() as brokers:
         environment = {"PLAIT_BROKER__OVERLAY__INTERFACE": "192.0.2.1"}  # of no machine
         brokers._environment |= environment

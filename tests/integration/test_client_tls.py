@@ -121,7 +121,7 @@ async def test_a_certificate_for_another_name(ours: Authority) -> None:
             assert (await refused(url(broker, host), ours.client())).hint == hints.OTHER_NAME
 
 
-async def test_one_end_that_speaks_no_tls(ours: Authority) -> None:
+async def test_a_connection_fails_when_one_end_has_no_tls(ours: Authority) -> None:
     async with secured(ours) as broker:
         assert (await refused(url(broker, scheme="plait"))).hint == hints.PERHAPS_TLS
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
@@ -130,7 +130,7 @@ async def test_one_end_that_speaks_no_tls(ours: Authority) -> None:
     assert (await refused(url(broker), ours.client())).hint == hints.NO_LISTENER
 
 
-async def test_who_goes_on_trying_is_told_the_same_in_the_end(ours: Authority, others: Authority) -> None:
+async def test_a_timeout_after_retries_reports_the_certificate_error(ours: Authority, others: Authority) -> None:
     async with secured(ours) as broker:
         with pytest.raises(plait.ConnectionLost, match="not connected to .* within 0.5 s: .*certificate") as raised:
             await plait.connect(url(broker), tls=others.client(), timeout=0.5)
@@ -146,7 +146,7 @@ async def asked(address: str, context: ssl.SSLContext | bool = True, token: str 
         return await http.get(address)
 
 
-async def test_http_speaks_tls_and_asks_for_no_certificate(ours: Authority, others: Authority) -> None:
+async def test_http_uses_tls_without_a_client_certificate(ours: Authority, others: Authority) -> None:
     access = 'token = "open-sesame"'
     async with secured(ours, tls=f'client_ca = "{ours.file}"', access=access, http="0.0.0.0:0") as broker:
         http = broker.http.replace("0.0.0.0", "127.0.0.1")  # beyond this machine a broker authenticates its clients
@@ -160,7 +160,7 @@ async def test_http_speaks_tls_and_asks_for_no_certificate(ours: Authority, othe
             await asked(f"http://{http}/healthz")
 
 
-async def test_http_stays_plain_when_told_to(ours: Authority) -> None:
+async def test_http_stays_plain_when_configured(ours: Authority) -> None:
     async with secured(ours, tls="plain_http = true", http=HTTP) as broker:
         assert (await asked(f"http://{broker.http}/healthz")).status_code == 200
 

@@ -48,7 +48,7 @@ def run(*arguments: str, broker: BrokerProcess | None = None, shell: str = "") -
     return ran.returncode, ran.stdout, ran.stderr
 
 
-async def test_what_is_not_permitted_fails(broker: BrokerProcess) -> None:
+async def test_commands_without_permission_fail(broker: BrokerProcess) -> None:
     code, _, said = run("pub", "symbol=IBM", "--count", "3", broker=broker)
     assert (code, "may not publish" in said, "refused 3 events" in said) == (1, True, True)
     code, _, said = run("pub", "symbol=IBM", "--confirm", "broker", broker=broker)
@@ -101,7 +101,7 @@ async def test_closed_streams(broker: BrokerProcess, closed: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["sub", "true"], ["ls", "subs"], ["filter", "check", "x == 1"], ["demo"]])
-def test_an_interrupt_while_starting_says_nothing(command: list[str]) -> None:
+def test_an_interrupt_during_startup_prints_nothing(command: list[str]) -> None:
     """Interrupt the program after its first step, because the interpreter's start is not under test."""
     program = "import plait.__main__ as m, os; m._have_standard_streams = lambda: os.write(1, b'.'); m.main()"
     for wait_s in (0.0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08):

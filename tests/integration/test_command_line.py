@@ -334,7 +334,7 @@ def test_bench_measures_and_loses_nothing(shell: Shell) -> None:
     assert 0 < result["subscribers"][0]["latency_us"]["p50"] <= result["subscribers"][0]["latency_us"]["p99"]
 
 
-def test_doctor_says_ok_warn_or_fail(shell: Shell) -> None:
+def test_doctor_prints_ok_warn_or_fail(shell: Shell) -> None:
     done = shell.run("doctor", "--json")
     findings = [json.loads(line) for line in done.stdout.splitlines()]
     assert {finding["state"] for finding in findings} <= {"ok", "warn", "fail"}

@@ -56,7 +56,7 @@ def test_more_are_signed_by_the_same_authority_and_keys_are_private(tmp_path: Pa
     assert not (tmp_path / "clients-ca.pem").exists()
 
 
-def test_an_authority_without_its_key_is_said(tmp_path: Path) -> None:
+def test_an_authority_without_its_key_is_reported(tmp_path: Path) -> None:
     made(tmp_path, "--broker", "north")
     (tmp_path / "brokers-ca.key").unlink()
     result = CliRunner().invoke(command, ["gen", "certs", str(tmp_path), "--broker", "south"])

@@ -156,7 +156,7 @@ async def test_replicas_issue_keys_of_one_realm(directory: KeyDirectory, tmp_pat
     assert ring.open(sealed.clear, sealed.envelope, now_us=now.now_us, randomness=Random(1))
 
 
-async def test_connections_that_say_too_much_or_leave_are_no_harm(directory: KeyDirectory) -> None:
+async def test_oversized_requests_and_lost_connections_do_no_harm(directory: KeyDirectory) -> None:
     async with key_server(directory) as port:
         context = ssl.create_default_context(cafile=str(directory.path / "authority.pem"))
         for sent in (b"x" * (2 * REQUEST_BYTES_MAX), b"", b"half a line"):
@@ -304,7 +304,7 @@ async def test_keys_are_issued_at_the_prompt(directory: KeyDirectory, tmp_path: 
     assert (shown["kind"], shown["epoch"]) == ("subscriber", 0)
 
 
-def test_the_vault_and_its_folder_say_nothing_in_the_clear(directory: KeyDirectory) -> None:
+def test_the_vault_and_its_folder_contain_no_plain_text(directory: KeyDirectory) -> None:
     secrets = directory.open(PASSPHRASE)
     master = secrets.master.encode(secrets.realm.parameters.groups)
     for path in directory.path.iterdir():

@@ -155,7 +155,7 @@ def passes(near: str, far: str) -> None:
             sub.kill()
 
 
-def test_nothing_outlives_ctrl_c_with_one_paused_and_one_dead(overlay: Overlay) -> None:
+def test_no_process_survives_ctrl_c_with_one_paused_and_one_dead(overlay: Overlay) -> None:
     _, dead, _, paused, _ = overlay.names
     run("chaos", "kill", dead)
     overlay.tells(f"{dead} was ended by SIGKILL; `plait chaos start {dead}` starts it again")
@@ -167,7 +167,7 @@ def test_nothing_outlives_ctrl_c_with_one_paused_and_one_dead(overlay: Overlay) 
     assert len(overlay.lines) == 1, "what it ends itself it does not tell of"
 
 
-def test_nothing_outlives_its_sudden_end_either(overlay: Overlay) -> None:
+def test_no_broker_survives_a_killed_overlay_command(overlay: Overlay) -> None:
     run("chaos", "kill", overlay.names[2])
     wait_for(lambda: len(overlay.lines) == 1, lambda: str(overlay.lines))
     overlay.process.kill()
@@ -189,7 +189,7 @@ def test_a_start_that_fails_may_be_tried_again(overlay: Overlay) -> None:
     overlay.sees(*overlay.names)
 
 
-def test_it_ends_with_the_last(overlay: Overlay) -> None:
+def test_the_overlay_command_ends_with_its_last_broker(overlay: Overlay) -> None:
     for number, name in enumerate(overlay.names, 1):
         assert overlay.process.poll() is None
         run("chaos", "kill", name)
@@ -199,7 +199,7 @@ def test_it_ends_with_the_last(overlay: Overlay) -> None:
     assert overlay.processes() == []
 
 
-def test_one_that_cannot_start_fails_all_at_once(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_ends_the_overlay_at_once(tmp_path: Path) -> None:
     (tmp_path / "graph").write_text(f"up-{os.getpid()}-a up-{os.getpid()}-b\n")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / f"up-{os.getpid()}-b").write_text("no folder")

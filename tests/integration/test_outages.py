@@ -80,7 +80,7 @@ async def test_a_broker_that_starts_alone_confirms_nothing_that_others_miss(tmp_
             assert event["price"] == 20
 
 
-async def test_what_a_durable_subscription_no_more_wants_is_forgotten(tmp_path: Path) -> None:
+async def test_events_that_a_durable_subscription_no_longer_matches_are_discarded(tmp_path: Path) -> None:
     async with AsyncExitStack() as running:
         start = starter(running, tmp_path)
         a, b = await asyncio.gather(start("a"), start("b"))

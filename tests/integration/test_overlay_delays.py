@@ -52,7 +52,7 @@ async def journey(subscription: Any, number: int) -> tuple[float, plait.Event]:
             return time.monotonic() - event["at"], event
 
 
-async def test_what_a_stopped_broker_held_says_so_and_nothing_after_it() -> None:
+async def test_events_held_by_a_stopped_broker_have_its_delay_and_later_ones_do_not() -> None:
     async with row() as (a, b, c), AsyncExitStack() as clients:
         enter = clients.enter_async_context
         publisher = await enter(plait.connect(f"plait://127.0.0.1:{a.port}", timeout=PATIENCE_S))

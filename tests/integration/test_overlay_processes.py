@@ -97,7 +97,7 @@ async def five(home: Path) -> AsyncIterator[Five]:
         yield brokers
 
 
-async def test_events_find_exactly_those_who_want_them(tmp_path: Path) -> None:
+async def test_events_reach_exactly_the_matching_subscriptions(tmp_path: Path) -> None:
     async with five(tmp_path) as brokers, AsyncExitStack() as clients:
         wanted = {"c": "price < 50", "d": "price >= 50", "e": "symbol == 'IBM'", "a": "price < 10"}
         subscriptions = {}
@@ -167,7 +167,7 @@ async def test_a_request_is_answered_from_the_other_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_nothing_acknowledged_is_lost_whoever_is_killed(tmp_path: Path) -> None:
+async def test_acknowledged_events_survive_the_death_of_any_broker(tmp_path: Path) -> None:
     async with five(tmp_path) as brokers, AsyncExitStack() as clients:
         publisher = await clients.enter_async_context(brokers.client("a"))
         handed: dict[str, list[int]] = {"c": [], "d": [], "e": []}
@@ -230,7 +230,7 @@ async def test_nothing_acknowledged_is_lost_whoever_is_killed(tmp_path: Path) ->
         assert len(confirmed) > 5 * BETWEEN_KILLS
 
 
-async def test_a_broker_whose_log_another_has_taken_over_says_so(tmp_path: Path) -> None:
+async def test_a_broker_whose_log_identity_is_claimed_reports_it(tmp_path: Path) -> None:
     """Two brokers with one name, as on a cloned machine: the later one counts as the next incarnation."""
     port = port_to_keep(random.SystemRandom())
     async with AsyncExitStack() as running:

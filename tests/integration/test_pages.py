@@ -54,7 +54,7 @@ def name_of(value: object) -> str:
 
 @pytest.mark.parametrize(("page", "need"), cases(), ids=name_of)
 @pytest.mark.timeout(300)
-def test_what_it_says_is_so(page: Path, need: str) -> None:
+def test_the_commands_of_a_page_print_what_it_shows(page: Path, need: str) -> None:
     if need and not NEEDS[need][0]():
         pytest.skip(NEEDS[need][1])
     if need != "docker" and not networks():
@@ -71,7 +71,7 @@ def test_what_it_says_is_so(page: Path, need: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_is_of_a_kind_that_is_looked_at(page: Path) -> None:
+def test_every_block_of_a_page_has_a_language_that_is_checked(page: Path) -> None:
     for block in pages.blocks(page):
         known = EXECUTED | FILES | {"stop", "kill"} | ({"sh"} if page.name == "README.md" else set())
         assert block.language in known, f"{page.name}:{block.line}: {block.language or 'no language'}"

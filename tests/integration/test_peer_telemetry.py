@@ -74,7 +74,7 @@ async def published(client: plait.PeerClient) -> None:
         await client.publish({"n": EVENTS}, confirm="subscribers", timeout=PATIENCE_S)
 
 
-async def test_tables_of_peers_say_what_their_applications_have_heard(tmp_path: Path) -> None:
+async def test_tables_of_peers_agree_with_what_applications_received(tmp_path: Path) -> None:
     own: list[int] = []
     async with AsyncExitStack() as stack:
         north = await stack.enter_async_context(peer_process("north", tmp_path, NORTH))
@@ -114,7 +114,7 @@ async def test_tables_of_peers_say_what_their_applications_have_heard(tmp_path: 
     assert tables["links"].num_rows >= 4
 
 
-async def test_a_place_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+async def test_an_unwritable_telemetry_directory_fails_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TelemetryError, match="cannot be written"):
         async with plait.peer(telemetry=tmp_path / "file"):

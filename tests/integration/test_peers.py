@@ -89,7 +89,7 @@ async def test_a_stranger_is_refused() -> None:
                 assert not any(peer.sampling.view.keys() - node.peers.keys() for peer in node.peers.values())
 
 
-async def test_what_peers_do_not_serve_is_said() -> None:
+async def test_peers_refuse_the_requests_that_they_do_not_serve() -> None:
     async with plait.peer(space=SPACE) as client:
         with pytest.raises(plait.Error, match="durable"):
             await client.subscribe("true", durable="kept")

@@ -117,7 +117,7 @@ async def test_tables_of_a_broker_elsewhere_are_those_of_its_directory(tmp_path:
     assert "no answer from" in lost.output
 
 
-async def test_a_thread_follows_and_tells_of_trouble_once(tmp_path: Path) -> None:
+async def test_a_thread_follows_the_segments_and_reports_a_failure_once(tmp_path: Path) -> None:
     told: list[str] = []
     there = tmp_path / "there" / "broker-north"
     async with busy(configured(tmp_path / "there"), 10) as (server, address):
@@ -135,7 +135,7 @@ async def test_a_thread_follows_and_tells_of_trouble_once(tmp_path: Path) -> Non
     assert "no answer from" in told[0]
 
 
-async def test_who_may_read_is_who_may_read_everything(tmp_path: Path) -> None:
+async def test_reading_segments_needs_the_right_to_all_events(tmp_path: Path) -> None:
     keyring = Keyring.of_tokens([("let-me-in", Principal("all"))])
     everywhere = Endpoint("0.0.0.0", 0)
     configuration = replace(configured(tmp_path), http=everywhere, access=Access(keyring))
@@ -149,7 +149,7 @@ async def test_who_may_read_is_who_may_read_everything(tmp_path: Path) -> None:
         await asyncio.to_thread(Copy(named, tmp_path / "cache", "r").pull)
 
 
-async def test_nothing_but_telemetry_is_given(tmp_path: Path) -> None:
+async def test_only_telemetry_files_are_served(tmp_path: Path) -> None:
     there = tmp_path / "broker-north"
     async with (
         busy(configured(tmp_path), 3) as (_, address),
@@ -187,7 +187,7 @@ async def test_nothing_but_telemetry_is_given(tmp_path: Path) -> None:
         assert (await browser.get("/api/v1/telemetry")).json()["readers"] == {"r": {"segment": segment, "records": 1}}
 
 
-async def test_a_broker_that_keeps_no_records_says_so(tmp_path: Path) -> None:
+async def test_a_broker_without_telemetry_refuses_with_the_reason(tmp_path: Path) -> None:
     configuration = replace(configured(tmp_path), telemetry=None)
     async with running(configuration) as server:
         with pytest.raises(RemoteError, match="--telemetry DIR"):
@@ -195,7 +195,7 @@ async def test_a_broker_that_keeps_no_records_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["http://", "http://h:99999", "http://h:0", "http://h/path", "https://h?x=1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     assert remote.is_remote(text)
     with pytest.raises(RemoteError):
         Source.parse(text)
@@ -215,7 +215,7 @@ def segments_of(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.glob("*.seg"))
 
 
-def test_what_nobody_waits_for_is_deleted_first_and_what_is_unread_is_counted(tmp_path: Path) -> None:
+def test_read_segments_are_deleted_first_and_unread_ones_are_counted(tmp_path: Path) -> None:
     readers = Readers(tmp_path)
     (tmp_path / "0000000000000001-000000.seg").write_bytes(bytes(6 * RECORD_BYTES))  # of an earlier life
     readers.commit("a", "0000000000000001-000000.seg", 1)

@@ -222,7 +222,7 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
             assert PLANTED.decode() not in out + err
 
 
-async def test_what_is_not_sealed_is_found_in_a_broker(tmp_path: Path) -> None:
+async def test_an_unsealed_payload_is_found_in_the_memory_of_a_broker(tmp_path: Path) -> None:
     """The memory search of the test above works."""
     async with broker_process("--listen", "127.0.0.1:0", "--http", "off") as broker:
         await broker.ready()

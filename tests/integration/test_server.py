@@ -126,7 +126,7 @@ async def test_durable_subscriptions_survive_the_broker(tmp_path: Any) -> None:
         assert server.status == "ready"
 
 
-async def test_silence_is_broken_by_pings_and_ends_in_goodbye() -> None:
+async def test_a_silent_connection_is_pinged_and_then_closed() -> None:
     async with running(heartbeat_s=0.2) as server, client_of(server) as client:
         with pytest.raises(TimeoutError):  # one that answers stays
             async with asyncio.timeout(1.2):
@@ -161,7 +161,7 @@ async def test_a_broker_listens_on_ipv6_and_on_names() -> None:
                 await client.hello()
 
 
-async def test_a_port_in_use_is_said_and_leaves_nothing_behind() -> None:
+async def test_a_port_in_use_is_reported_and_leaves_nothing_behind() -> None:
     async with running() as server:
         with pytest.raises(ListenFailed, match="Address already in use.*choose another port"):
             await BrokerServer(Configuration(listen=Endpoint("127.0.0.1", server.port), http=None)).start()
@@ -202,7 +202,7 @@ async def test_garbage_is_answered_with_a_reason_and_harms_nobody(garbage: bytes
         await bystander(server, honest)
 
 
-async def test_a_flood_of_garbage_still_hears_the_reason() -> None:
+async def test_a_flood_of_garbage_still_receives_the_reason() -> None:
     """Closing a socket with unread bytes resets it and discards the Close frame, unless it lingers."""
     async with running() as server, await ScriptedClient.connect(server.port) as stranger:
         stranger.writer.write(b"\xff" * (4 << 20))
@@ -227,7 +227,7 @@ FIRST: list[ControlFrame] = [
 
 
 @pytest.mark.parametrize("frame", FIRST, ids=lambda frame: type(frame).__name__)
-async def test_whatever_a_stranger_says_first_is_refused(frame: ControlFrame) -> None:
+async def test_any_first_frame_but_hello_is_refused(frame: ControlFrame) -> None:
     async with running() as server, await ScriptedClient.connect(server.port) as stranger:
         await stranger.send_bytes(encode_frame(frame, VERSION_MAX))
         assert (await stranger.refused()).code == CloseCode.PROTOCOL
@@ -248,7 +248,7 @@ async def test_a_length_that_is_too_large_is_refused_on_the_header(length: int) 
         await bystander(server, honest)
 
 
-async def test_those_who_dawdle_over_hello_are_hung_up_on() -> None:
+async def test_connections_with_a_late_hello_are_closed() -> None:
     async with running(hello_timeout_s=0.6, heartbeat_s=0.4) as server, client_of(server, "honest", 7) as honest:
         await honest.subscribe("true")
         slow = [await ScriptedClient.connect(server.port) for _ in range(20)]
@@ -264,7 +264,7 @@ async def test_those_who_dawdle_over_hello_are_hung_up_on() -> None:
         await bystander(server, honest)
 
 
-async def test_one_that_reads_nothing_holds_nobody_up() -> None:
+async def test_a_client_that_reads_nothing_does_not_delay_others() -> None:
     async with running(outbox_items_max=100) as server, client_of(server, "honest", 7) as honest:
         await honest.subscribe("n > 0 or bystander")
         async with client_of(server, "deaf", 8) as deaf, client_of(server, "publisher", 9) as publisher:
@@ -311,7 +311,7 @@ async def test_the_protocol_failing_costs_the_one_connection(caplog: pytest.LogC
         assert "internal error" in caplog.text
 
 
-async def test_too_many_connections_are_told_so() -> None:
+async def test_connections_beyond_the_limit_are_refused_with_the_reason() -> None:
     limits = ConnectionLimits(connections_max=3)
     async with running(replace(LOCAL, connection_limits=limits)) as server, client_of(server, "honest", 7) as honest:
         await honest.subscribe("true")
@@ -372,7 +372,7 @@ async def test_a_token_is_asked_for() -> None:
             await friend.hello(token="open-sesame")
 
 
-async def test_nothing_said_and_others_could_come_in_means_a_token() -> None:
+async def test_a_broker_open_to_other_machines_draws_a_token_by_default() -> None:
     async with running(replace(LOCAL, listen=Endpoint("0.0.0.0", 0))) as server:
         assert server.generated_token
         async with await ScriptedClient.connect(server.port) as stranger:
@@ -407,7 +407,7 @@ async def test_a_reload_changes_who_comes_in_next_and_disturbs_nobody() -> None:
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_clients_are_told_that_the_broker_stops_and_get_what_is_theirs() -> None:
+async def test_a_stopping_broker_notifies_its_clients_and_delivers_their_queues() -> None:
     server = BrokerServer(LOCAL)
     await server.start()
     async with client_of(server, "a", 1) as publisher, client_of(server, "b", 2) as subscriber:
@@ -425,7 +425,7 @@ async def test_clients_are_told_that_the_broker_stops_and_get_what_is_theirs() -
         await ScriptedClient.connect(server.port)
 
 
-async def test_one_that_takes_nothing_delays_the_end_no_longer_than_said() -> None:
+async def test_a_client_that_reads_nothing_delays_a_drain_by_at_most_drain_s() -> None:
     server = BrokerServer(replace(LOCAL, connection_limits=ConnectionLimits(drain_s=0.5)))
     await server.start()
     async with client_of(server, "a", 1) as publisher, client_of(server, "b", 2) as deaf:
@@ -438,7 +438,7 @@ async def test_one_that_takes_nothing_delays_the_end_no_longer_than_said() -> No
         assert time.monotonic() - began < 3
 
 
-async def test_it_starts_and_stops_again_and_again() -> None:
+async def test_a_server_can_be_restarted_many_times() -> None:
     for _ in range(5):
         async with running(replace(LOCAL, http=Endpoint("127.0.0.1", 0))) as server, client_of(server):
             pass

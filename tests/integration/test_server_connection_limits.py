@@ -70,7 +70,7 @@ def test_addresses_are_forgotten_before_they_fill_memory() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(-1, 2))))
-def test_bounds_hold_whatever_comes_and_goes(history: list[tuple[str, bool, float]]) -> None:
+def test_connection_limits_hold_for_any_order_of_connections(history: list[tuple[str, bool, float]]) -> None:
     door = ConnectionLimiter(LIMITS)
     inside: list[str] = []
     now = 0.0

@@ -128,7 +128,7 @@ async def test_wrong_use_is_exit_code_2(tmp_path: Path) -> None:
         assert says in err
 
 
-async def test_a_token_for_this_run_is_told_once_on_stderr() -> None:
+async def test_a_generated_token_is_printed_once_on_stderr() -> None:
     async with broker_process("--listen", "0.0.0.0:0", "--http", "off") as broker:
         await broker.ready()
         async with await ScriptedClient.connect(broker.port) as stranger:
@@ -232,7 +232,7 @@ async def test_without_file_descriptors_it_goes_on_for_those_who_are_there(loop:
     assert "ulimit -n" in said[0]
 
 
-async def test_fewer_open_files_than_connections_are_told_at_the_start() -> None:
+async def test_a_low_limit_of_open_files_is_reported_at_startup() -> None:
     prelude = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))"
     async with broker_process(*ANY, prelude=prelude) as broker:
         await broker.ready()

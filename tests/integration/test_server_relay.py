@@ -99,7 +99,7 @@ async def test_a_stream_comes_back_as_it_went(shape: Shape) -> None:
         assert relay.state()["forth"]["carried_bytes"] == relay.state()["back"]["carried_bytes"] == len(data)
 
 
-async def test_each_direction_has_its_own_delay_and_it_changes_while_it_runs() -> None:
+async def test_each_direction_has_a_delay_of_its_own_that_can_change() -> None:
     async with relayed() as (relay, _), dialled(relay.listen) as (reader, writer):
         await said_back(reader, writer, b"hello")
         relay.shape("forth", delay_s=0.1)
@@ -152,7 +152,7 @@ async def test_a_stream_with_a_hole_is_cut_when_the_link_opens_again() -> None:
         await echo.ended.wait()
 
 
-async def test_a_cut_resets_both_ends_and_refuses_until_it_is_mended() -> None:
+async def test_a_cut_resets_both_ends_and_refuses_connections_until_mend() -> None:
     async with relayed() as (relay, echo):
         async with dialled(relay.listen) as (reader, writer):
             await said_back(reader, writer, b"hello")
@@ -183,7 +183,7 @@ async def test_a_reset_end_ends_the_other_after_what_was_in_flight() -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_who_reads_nothing_pushes_back_through_the_relay() -> None:
+async def test_a_relay_passes_flow_control_on() -> None:
     async with relayed() as (relay, _), dialled(relay.listen) as (reader, writer):
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         block, accepted, carried = bytes(1 << 20), 0, -1
@@ -198,13 +198,13 @@ async def test_who_reads_nothing_pushes_back_through_the_relay() -> None:
         assert state["forth"]["held_bytes"] + state["back"]["held_bytes"] < 2 << 20
 
 
-async def test_nobody_behind_it_is_a_reset() -> None:
+async def test_a_relay_without_a_destination_resets_connections() -> None:
     async with asyncio.timeout(PATIENCE_S), Relay("127.0.0.1:1") as relay, dialled(relay.listen) as (reader, _):
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(1)
 
 
-async def test_control_shapes_shows_and_says_what_is_wrong() -> None:
+async def test_the_control_port_shapes_reports_and_refuses_invalid_requests() -> None:
     async with relayed() as (relay, _), serve_control(relay, "127.0.0.1:0") as place:
         state = await ask_control(place, {"both": {"delay_s": 0.02}, "back": {"loss": 0.5, "flow": "frozen"}})
         assert state["forth"]["delay_ms"] == state["back"]["delay_ms"] == 20

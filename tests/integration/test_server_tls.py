@@ -71,7 +71,7 @@ async def test_tls_beside_plain_connections(authority: Authority, served: Served
                 assert await secret.delivered() == {"n": 1}
 
 
-async def test_who_does_not_speak_tls_is_hung_up_on(
+async def test_connections_without_tls_are_closed(
     authority: Authority, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_S", 0.5)
@@ -115,7 +115,7 @@ MUTUAL = """
 """
 
 
-async def test_a_certificate_says_who_one_is(authority: Authority, served: Served) -> None:
+async def test_a_certificate_identifies_its_client(authority: Authority, served: Served) -> None:
     config = served(MUTUAL, client_ca=authority.file, client_certificate_required=False)
     async with running(config) as server:
         async with await ScriptedClient.connect(server.port, authority.client("gw.example")) as gateway:
@@ -162,7 +162,7 @@ async def test_certificates_are_renewed_by_a_reload(authority: Authority, served
             await new.hello("new", 3)
 
 
-def test_files_that_do_not_belong_together_are_told(authority: Authority) -> None:
+def test_a_key_that_does_not_fit_its_certificate_is_reported(authority: Authority) -> None:
     certificate, key = authority.sign("one")
     _, other = authority.sign("two")
     locked = authority.folder / "locked.key"

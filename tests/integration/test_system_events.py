@@ -52,7 +52,7 @@ async def line(stream: asyncio.StreamReader | None) -> str:
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-async def test_drops_are_heard_as_they_happen(tmp_path: Path, recorded: bool) -> None:
+async def test_drops_are_received_as_they_happen(tmp_path: Path, recorded: bool) -> None:
     arguments = ["--name", "north", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     if recorded:
         arguments += ["--telemetry", str(tmp_path)]
@@ -80,7 +80,7 @@ async def test_drops_are_heard_as_they_happen(tmp_path: Path, recorded: bool) ->
     assert [each["path"] for each in heard] == [["north"]] * 2
 
 
-async def test_it_is_for_those_whom_a_rule_allows_it(tmp_path: Path) -> None:
+async def test_system_events_need_a_rule_that_allows_them(tmp_path: Path) -> None:
     (tmp_path / "broker.toml").write_text(RULES)
     where = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     async with broker_process("--config", tmp_path / "broker.toml", *where) as broker:
@@ -95,7 +95,7 @@ async def test_it_is_for_those_whom_a_rule_allows_it(tmp_path: Path) -> None:
             assert await asyncio.wait_for(refused.wait(), PATIENCE_S) == 1
 
 
-async def test_nobody_speaks_for_the_broker() -> None:
+async def test_clients_cannot_publish_system_events() -> None:
     async with broker_process("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0") as broker:
         await broker.ready()
         async with prompt(broker, "pub", "$kind=drop") as refused:

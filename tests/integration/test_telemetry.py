@@ -48,7 +48,7 @@ def of(records: np.ndarray, kind: RecordKind) -> np.ndarray:
     return records[records["kind"] == kind]
 
 
-async def test_what_a_broker_did_is_what_it_wrote(tmp_path: Path) -> None:
+async def test_the_telemetry_of_a_broker_agrees_with_its_events(tmp_path: Path) -> None:
     home = tmp_path / "broker-north"
     async with (
         running(configured(tmp_path)) as server,

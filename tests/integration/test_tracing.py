@@ -175,7 +175,7 @@ async def _all_brokers_are_listed(overlay: Three) -> None:
         assert link["jitter_ms"] >= 0
 
 
-async def test_brokers_that_are_gone_are_told_apart(tmp_path: Path) -> None:
+async def test_a_dead_broker_is_out_of_reach_and_its_reports_are_missing(tmp_path: Path) -> None:
     async with three(tmp_path) as overlay:
         await overlay.brokers["c"].kill()
         async with asyncio.timeout(PATIENCE_S):
@@ -187,7 +187,7 @@ async def test_brokers_that_are_gone_are_told_apart(tmp_path: Path) -> None:
         assert unanswered["verdict"] == "unanswered"
 
 
-async def test_what_waits_for_a_broker_that_is_stopped_is_told(tmp_path: Path) -> None:
+async def test_an_event_that_waits_for_a_stopped_broker_is_traced(tmp_path: Path) -> None:
     """Brokers in a line with a durable subscription at the end, seen by confirmation, `trace`, `why` and `ls`."""
     async with three(tmp_path) as overlay, overlay.client("c") as subscriber, overlay.client("a") as publisher:
         overlay.slow.cut()  # the way from a to c is by b alone

@@ -131,7 +131,7 @@ def test_slots_are_covered_exactly_and_briefly(bits: int, data: st.DataObject) -
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_what_opens_is_what_matches(rng: Random) -> None:
+def test_an_event_opens_exactly_when_the_filter_matches(rng: Random) -> None:
     """Run all steps: issue, encode, seal, route and open."""
     world = World.of(SCHEMA)
     text = _filter(rng)

@@ -113,7 +113,7 @@ def assert_printable(found: Filter, where: str) -> None:
     assert pickle.loads(pickle.dumps(found)).expr == found.expr, where
 
 
-def test_what_is_printed_is_read_as_the_same_filter() -> None:
+def test_printed_filters_parse_to_the_same_filter() -> None:
     for seed, rng in seeds("print", FILTERS):
         text = strategies.render(some_tree(rng), rng)
         assert_printable(parse(text), f"seed {seed!r}: {text!r}")
@@ -487,7 +487,7 @@ def test_normalising_and_compiling_take_linear_time(shape: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["(" * 20_000, "not " * 20_000, "x == " + "'" * 19_999, "x" * 100_000, "[" * 20_000])
-def test_what_is_refused_is_refused_in_linear_time(text: str) -> None:
+def test_filters_are_refused_in_linear_time(text: str) -> None:
     def make(n: int) -> Callable[[], object]:
         part = text[: len(text) * n // 2]
 

@@ -120,7 +120,7 @@ ONE = Profile(1, 1, ("0",), 3.0)
     ],
     ids=repr,
 )
-def test_what_makes_no_sense_is_not_sent(frame: PeerFrame) -> None:
+def test_invalid_frames_are_not_encoded(frame: PeerFrame) -> None:
     with pytest.raises(ValueError, match=type(frame).__name__):
         encode_frame(frame)
 

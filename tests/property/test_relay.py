@@ -59,7 +59,7 @@ open_shapes = shapes.filter(lambda shape: shape.flow is FlowShape.OPEN)
 
 
 @given(open_shapes, st.lists(st.integers(1, 50_000), max_size=10), st.integers(), st.floats(0.001, 0.1))
-def test_when_it_is_looked_at_changes_nothing(shape: Shape, sizes: list[int], seed: int, step_s: float) -> None:
+def test_polling_a_lane_does_not_change_arrival_times(shape: Shape, sizes: list[int], seed: int, step_s: float) -> None:
     """Polling between deadlines does not change arrival times."""
     arrivals: list[list[float]] = []
     for looks in (False, True):
@@ -110,7 +110,7 @@ def test_losses_are_stalls_and_as_many_as_they_should_be() -> None:
     assert 170 < lane.stalls < 280, "one in nine: a retransmission may be lost, too"
 
 
-def test_what_waits_goes_by_the_new_bandwidth() -> None:
+def test_waiting_bytes_are_sent_at_the_new_bandwidth() -> None:
     lane = ShapedLane(Shape(bandwidth_bit_s=8000), random.Random(1).random)
     lane.add(bytes(100_000), 0.0)
     assert lane.full or lane.held_bytes == 100_000

@@ -162,7 +162,7 @@ changes_of_bytes = st.lists(st.tuples(st.integers(0, 1000), bytes_), min_size=1,
 
 
 @given(frames)
-def test_what_is_written_is_read_back(frame: Frame) -> None:
+def test_encoded_frames_decode_to_themselves(frame: Frame) -> None:
     decoder = FrameDecoder(version=VERSION_MAX)
     decoder.feed(encode_frame(frame))
     (again,) = decoder.take()

@@ -84,7 +84,7 @@ def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
     ("master", "why"),
     [("k8s://https://127.0.0.1:1", "Connection refused"), ("nowhere://127.0.0.1:1", "nowhere")],
 )
-def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path: Path, master: str, why: str) -> None:
+def test_an_unreachable_cluster_is_reported_in_one_line(tmp_path: Path, master: str, why: str) -> None:
     """The Kubernetes client is in the wheel and connects to the configured API server."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("Spark is not here: make setup-analytics")

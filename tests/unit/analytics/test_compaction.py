@@ -107,7 +107,7 @@ def test_rollups_of_rollups_are_counts_of_wide_windows(home: Path, tmp_path: Pat
         assert found.equals(counted(inventory, width_us)), width
 
 
-def test_what_is_old_goes_and_rollups_stay_longer(home: Path, tmp_path: Path) -> None:
+def test_old_segments_are_deleted_and_rollups_kept_longer(home: Path, tmp_path: Path) -> None:
     compact(take_inventory([home]), tmp_path, now=NOW)
     later = compact(take_inventory([home]), tmp_path, keep_days=5, now=NOW + timedelta(days=8))
     assert later.forgotten
@@ -130,7 +130,7 @@ def test_a_part_of_the_time_is_analysed_by_itself(world: World, home: Path, tmp_
     assert "already" not in run("batch", home, "--out", out).stderr
 
 
-def test_the_short_form_says_what_there_was(world: World, home: Path, tmp_path: Path) -> None:
+def test_the_summary_agrees_with_the_records(world: World, home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(home, "--out", out).exit_code == 0
     found = json.loads((out / "summary.json").read_text())
@@ -176,7 +176,7 @@ def test_rows_are_shown(home: Path, tmp_path: Path) -> None:
     assert run("show", out, "nonsense").exit_code == 2
 
 
-def test_the_page_of_tables_is_what_the_code_says() -> None:
+def test_the_reference_of_tables_agrees_with_the_code() -> None:
     assert (ROOT / "docs/reference/tables.md").read_text() == page(), (
         "python -m plait_analytics.tables.tables_reference > docs/reference/tables.md"
     )

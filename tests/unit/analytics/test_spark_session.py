@@ -28,7 +28,7 @@ def test_settings_name_every_trap() -> None:
 
 
 @pytest.mark.parametrize("master", ["spark://elsewhere:7077", "k8s://https://elsewhere:6443"])
-def test_a_cluster_is_not_told_of_this_machine(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_this_machine_is_not_sent_to_a_cluster(master: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = spark_session.settings(master, 8)
     assert settings["spark.master"] == master
     assert not {name for name, value in settings.items() if "127.0.0.1" in value}
@@ -43,7 +43,7 @@ def test_a_cluster_is_not_told_of_this_machine(master: str, monkeypatch: pytest.
     assert os.environ["PYSPARK_PYTHON"] == sys.executable, "workers run what the driver runs"
 
 
-def test_of_a_stack_of_java_the_innermost_reason_is_reported() -> None:
+def test_the_innermost_cause_of_a_java_stack_is_reported() -> None:
     stack = (
         "An error occurred.\n: org.apache.spark.SparkException: outer\n\tat a.b\nCaused by: x.Refused: no image\n\tat c"
     )
@@ -54,7 +54,7 @@ def test_of_a_stack_of_java_the_innermost_reason_is_reported() -> None:
     assert spark_session._why(RuntimeError()) == "RuntimeError"
 
 
-def test_what_spark_needs_and_does_not_say_is_declared() -> None:
+def test_undeclared_dependencies_of_spark_are_declared() -> None:
     wanted = [line.replace(" ", "") for line in requires("plait-analytics") or [] if "spark" in line]
     assert any(line.startswith("pandas") and "<3" in line for line in wanted), "Spark does not take pandas 3"
     assert any(line.startswith("protobuf") for line in wanted), "streaming imports it, and does not pull it in"

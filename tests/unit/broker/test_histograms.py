@@ -70,7 +70,7 @@ def test_a_percentile_lies_in_the_bucket_of_the_true_one(seed: int, fraction: fl
     assert (1 << bits) >> 1 <= found_us <= 1 << bits
 
 
-def test_of_nothing_there_is_no_percentile() -> None:
+def test_an_empty_histogram_has_no_percentile() -> None:
     assert DelayHistogram().percentile_us(0.5) is None
 
 

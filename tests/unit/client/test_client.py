@@ -223,7 +223,7 @@ async def test_await_gives_the_same_as_a_block(town: Town) -> None:
 # --- connecting -------------------------------------------------------------------------------------------------------
 
 
-async def test_no_broker_is_an_error_that_says_so(town: Town) -> None:
+async def test_a_missing_broker_is_an_error_with_the_address(town: Town) -> None:
     await town.fall()
     with pytest.raises(plait.ConnectionLost, match="refused") as failed:
         await plait.connect(town.url, reconnect=False)
@@ -239,7 +239,7 @@ async def test_the_first_address_that_answers_is_taken(town: Town) -> None:
         assert client.broker == "hub"
 
 
-async def test_a_wrong_token_is_said_at_once(town: Town) -> None:
+async def test_a_wrong_token_fails_at_once(town: Town) -> None:
     town.refuses = Close(Code.AUTH, "who are you?")
     with pytest.raises(plait.AuthFailed, match="token") as failed:
         await plait.connect(town.url, auth=lambda: "wrong")
@@ -283,7 +283,7 @@ async def test_cancelling_connect_leaves_nothing(town: Town) -> None:
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_wrong_is_said_before_anything_is_sent(town: Town) -> None:
+async def test_invalid_arguments_are_refused_before_anything_is_sent(town: Town) -> None:
     async with plait.connect(town.url) as client:
         with pytest.raises(plait.FilterSyntax) as wrong:
             client.subscribe("price >> 3")
@@ -308,7 +308,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(town: Town) -> None
         assert town.heard[-1].sequence == 1
 
 
-async def test_what_comes_later_says_so(town: Town) -> None:
+async def test_unfinished_features_raise_not_available(town: Town) -> None:
     async with plait.connect(town.url) as client:
         with pytest.raises(plait.NotAvailable):
             await client.publish({}, seal="x")  # type: ignore[arg-type]
@@ -459,7 +459,7 @@ async def test_a_given_up_connection_is_raised_to_everyone_after_what_is_queued(
     await town.listen()
 
 
-async def test_it_comes_back_by_itself_and_tells_the_gap(town: Town) -> None:
+async def test_a_client_reconnects_by_itself_and_reports_the_gap(town: Town) -> None:
     async with plait.connect(town.url, reconnect=FAST) as client:
         events = await client.subscribe("symbol == 'IBM'")
         offer = await client.advertise("symbol == 'IBM'")
@@ -657,7 +657,7 @@ class Trade:
     payload: bytes = b""
 
 
-async def test_typed_both_ways_and_what_does_not_fit_is_told(town: Town) -> None:
+async def test_typed_events_are_converted_both_ways_and_misfits_reported(town: Town) -> None:
     async with plait.connect(town.url) as client, client.subscribe("true", as_=Trade) as trades:
         await client.publish({"symbol": "IBM"})
         await client.publish({"symbol": 3, "price": 1.0})
@@ -751,9 +751,7 @@ async def test_flush_and_rtt(town: Town) -> None:
             await client.rtt(timeout=0.05)
 
 
-async def test_a_refused_publish_that_nobody_waits_for_is_said_once(
-    town: Town, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unawaited_refusal_is_logged_once(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     from plait_core.wire.frame_types.session_frames import Refusal
 
     def refuse(link: LittleBroker, frame: Any) -> None:
@@ -771,7 +769,7 @@ async def test_a_refused_publish_that_nobody_waits_for_is_said_once(
     assert len([record for record in caplog.records if "not you" in record.message]) == 1
 
 
-async def test_failed_requests_raise_what_the_broker_said(town: Town) -> None:
+async def test_failed_requests_raise_the_message_of_the_broker(town: Town) -> None:
     def fail(link: LittleBroker, frame: Any) -> None:
         if isinstance(frame, Subscribe):
             link.say(Failed(frame.request, Code.LIMIT, "too many", "close some", True))
@@ -811,7 +809,7 @@ async def test_churn_of_subscriptions_leaves_nothing_behind(town: Town) -> None:
         assert len(left) <= 1
 
 
-async def test_it_is_fast_enough(town: Town) -> None:
+async def test_taking_queued_events_is_fast(town: Town) -> None:
     """A lower bound far below the measured rate. It fails if each event costs an await or a queue."""
     async with plait.connect(town.url) as client, client.subscribe("true") as events:
         for _ in range(2000):

@@ -39,7 +39,7 @@ def test_publishes_on_their_way_when_a_connection_breaks_are_counted(
     assert [text.split()[0] for text in told] == ([str(on_their_way)] if on_their_way else [])
 
 
-def test_what_a_broker_that_died_may_have_had_is_counted_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_publishes_that_a_dead_broker_may_have_are_counted_as_uncertain(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         async with Network(delay_s=0.010) as network:
             client = await network.connect()

@@ -92,7 +92,7 @@ def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: in
         assert not outer.matches(clear), "it matches sealed events only"
 
 
-def test_what_is_in_the_clear_is_routed_by() -> None:
+def test_clear_attributes_are_routed_by() -> None:
     realm = World.of(areas()).realm
     outer = routed(parse("area < 16 and not (location == 'Paris' or area == 3)"), realm)
     mark = {SEALED: realm.short_name.hex()}
@@ -129,7 +129,7 @@ async def test_a_sealed_event_arrives_whole_and_verified(realm: Realm, hidden: s
                 assert seen.verified is None
 
 
-async def test_what_keys_or_filter_leave_out_is_no_loss(realm: Realm) -> None:
+async def test_events_outside_keys_or_filter_are_no_loss(realm: Realm) -> None:
     publishing, narrow, wide = await realm.publisher(), await realm.reader("area < 16"), await realm.reader()
     async with testing.Network() as net, await net.connect() as client:
         async with (
@@ -159,7 +159,7 @@ async def told(subscription: plait.Subscription[Any]) -> str:
         await asyncio.gather(reading, return_exceptions=True)
 
 
-async def test_a_missing_key_is_told_and_ends_when_it_comes(realm: Realm) -> None:
+async def test_a_missing_key_is_reported_until_it_arrives(realm: Realm) -> None:
     publishing, reading = await realm.publisher(), await realm.reader(epoch=None)
     async with testing.Network() as net, await net.connect() as client:
         async with client.subscribe("true", unseal=reading) as subscription:
@@ -170,7 +170,7 @@ async def test_a_missing_key_is_told_and_ends_when_it_comes(realm: Realm) -> Non
             assert (await subscription.next()).payload == b"now"
 
 
-async def test_a_stale_epoch_is_told(realm: Realm) -> None:
+async def test_a_stale_epoch_is_reported(realm: Realm) -> None:
     publishing, reading = await realm.publisher(), await realm.reader()
     async with testing.Network() as net, await net.connect() as client:
         async with client.subscribe("true", unseal=reading) as subscription:
@@ -180,7 +180,7 @@ async def test_a_stale_epoch_is_told(realm: Realm) -> None:
             assert await told(subscription) == "stale_epoch"
 
 
-async def test_a_replay_and_a_forgery_are_told(realm: Realm) -> None:
+async def test_a_replay_and_a_forgery_are_reported(realm: Realm) -> None:
     publishing, reading = await realm.publisher(), await realm.reader()
     async with testing.Network() as net, await net.connect() as client, await net.connect() as thief:
         async with (
@@ -204,7 +204,7 @@ async def test_a_replay_and_a_forgery_are_told(realm: Realm) -> None:
             assert subscription.stats.dropped == 4
 
 
-async def test_who_may_not_seal_is_told_at_once(realm: Realm) -> None:
+async def test_sealing_without_a_key_fails_at_once(realm: Realm) -> None:
     publishing = await realm.publisher("area < 16")
     async with testing.Network() as net, await net.connect() as client:
         with pytest.raises(plait.Error, match="no grant"):
@@ -270,7 +270,7 @@ async def test_steady_traffic_costs_no_pairings(realm: Realm) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_whatever_is_no_parcel_is_unopenable(payload: bytes) -> None:
+def test_any_other_payload_is_unopenable(payload: bytes) -> None:
     world = World.of(areas())
     reader = PayloadReader(world.reader("true"))
     assert reader.cheap(payload)

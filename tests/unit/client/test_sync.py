@@ -245,7 +245,7 @@ def test_calling_from_the_clients_own_thread_is_refused_rather_than_stuck(url: s
             client._thread.call(inside())
 
 
-def test_it_has_everything_that_the_asyncio_face_has() -> None:
+def test_the_sync_client_has_every_method_of_the_asyncio_client() -> None:
     def names(thing: type) -> set[str]:
         return {name for name in dir(thing) if not name.startswith("_")}
 

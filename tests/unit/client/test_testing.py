@@ -107,7 +107,7 @@ def test_a_broker_that_restarts_is_a_gap_and_nothing_worse() -> None:
     run(main())
 
 
-async def test_it_works_in_real_time_too() -> None:
+async def test_the_in_memory_broker_works_in_real_time() -> None:
     async with network() as net:
         client = await net.connect()
         events = await client.subscribe("true")
@@ -115,7 +115,7 @@ async def test_it_works_in_real_time_too() -> None:
         assert (await events.next(5))["n"] == 1
 
 
-def test_a_test_that_waits_for_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_that_waits_for_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plait.testing, "_STUCK_S", 0.05)
 
     async def main() -> None:
@@ -138,7 +138,7 @@ def test_a_virtual_loop_is_an_event_loop() -> None:
     assert run(main()) == [1, 2, 3]
 
 
-def test_without_a_broker_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_broker_package_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plait.testing, "entry_points", lambda **_: [])
     with pytest.raises(plait.NotAvailable, match="plait-broker"):
         installed_broker()

@@ -48,7 +48,7 @@ ALLOWED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("parts", ALLOWED, ids=lambda parts: repr(parts)[:30])
-def test_what_an_event_may_be(parts: dict[str, Any]) -> None:
+def test_valid_events_are_accepted(parts: dict[str, Any]) -> None:
     event = Event.checked({"x": 1}, **parts)
     for name, value in parts.items():
         assert getattr(event, name) == value
@@ -80,7 +80,7 @@ REFUSED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("parts", REFUSED, ids=lambda parts: repr(parts)[:30])
-def test_what_no_event_may_be(parts: dict[str, Any]) -> None:
+def test_invalid_events_are_refused(parts: dict[str, Any]) -> None:
     with pytest.raises(EventInvalid):
         Event.checked(**{"attributes": {"x": 1}, **parts})
 

@@ -117,7 +117,7 @@ def test_values_become_plain(given: Any, plain: Any) -> None:
     ],
     ids=lambda value: repr(value)[:20],
 )
-def test_what_no_value_may_be_is_refused_by_name(value: object) -> None:
+def test_invalid_values_are_refused_with_their_name(value: object) -> None:
     with pytest.raises(EventInvalid, match=r"^size\.x: "):
         check_attributes({"ok": 1, "size.x": value})
 

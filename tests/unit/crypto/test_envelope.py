@@ -46,7 +46,7 @@ def test_a_reader_with_matching_keys_opens(world: World) -> None:
     assert dict(opened.credentials)["price"].label == b"dz0"
 
 
-def test_what_is_hidden_is_hidden_and_what_is_clear_is_clear(world: World) -> None:
+def test_hidden_attributes_are_encrypted_and_clear_ones_are_not(world: World) -> None:
     secret = {**QUOTE, "note": "a-planted-secret"}
     sealed = world.seal(world.publisher(), secret, payload=b"another-planted-secret", hidden=["note", "price"])
     assert sealed.clear == {"symbol": "IBM", "side": "buy"}
@@ -170,7 +170,7 @@ def test_every_cut_is_refused(world: World) -> None:
     refused(world, ring, Sealed(sealed.clear, sealed.envelope + b"\0"))
 
 
-def test_what_is_in_the_clear_is_bound(world: World) -> None:
+def test_clear_attributes_are_authenticated(world: World) -> None:
     sealed = world.seal(world.publisher(), {**QUOTE, "note": "n"}, hidden=["price"], bound=b"published at noon")
     ring = world.reader("price < 128")
     clear = sealed.clear
@@ -307,7 +307,7 @@ def test_an_envelope_is_as_small_as_promised(world: World) -> None:
     assert 100 < inside < 150
 
 
-def test_what_cannot_be_sealed_is_said(world: World) -> None:
+def test_events_that_cannot_be_sealed_are_refused(world: World) -> None:
     publisher = world.publisher()
     cases: list[dict[str, object]] = [
         {"price": 999},

@@ -45,7 +45,7 @@ def test_keys_are_issued_for_this_epoch_and_near_its_end_for_the_next(world: Wor
         issue(2)
 
 
-def test_who_is_revoked_gets_no_key_of_the_next_epoch(world: World) -> None:
+def test_a_revoked_holder_gets_no_key_of_the_next_epoch(world: World) -> None:
     ring, publisher = world.reader("true"), world.publisher()
     assert world.authority.revoke("reader", world.now_us) == 0
     world.open(ring, world.seal(publisher, {"area": 1, "location": "Paris"}, 1))  # its present keys work until then

@@ -61,7 +61,7 @@ def test_a_deposit_opens_nothing(world: World) -> None:
     assert all(not credential.label for box in routing.boxes for row in box for credential, _ in row)
 
 
-def test_what_was_tested_is_remembered(world: World) -> None:
+def test_results_of_tag_tests_are_cached(world: World) -> None:
     router, mine = Router(world.groups), deposits(world, FILTER, "location == 'Paris'")
     one = opening(world, area=99, location="Paris")
     assert router.test(one, mine) == [FITS, FITS]
@@ -108,7 +108,7 @@ def test_a_deposit_that_cannot_be_read_decides_nothing(world: World) -> None:
         assert router.test(now, [bytes(changed)])[0] in (UNDECIDED, OTHER)
 
 
-def test_what_is_no_opening_is_unopenable(world: World) -> None:
+def test_malformed_openings_are_unopenable(world: World) -> None:
     router, (mine,) = Router(world.groups), deposits(world, "area == 5")
     whole = opening(world, area=5, location="Paris")
     sealed = world.seal(world.publisher(), {"area": 5, "location": "Paris"})

@@ -183,7 +183,7 @@ def test_every_cut_is_refused() -> None:
         scene.refused(Sealed(members[1].clear, members[1].envelope[:length]))
 
 
-def test_what_is_in_the_clear_is_bound() -> None:
+def test_clear_attributes_are_authenticated() -> None:
     scene = Scene()
     (member,) = scene.seal(1, hidden=["n"], bound=b"noon")
     scene.begin(member.opening)

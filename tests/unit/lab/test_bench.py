@@ -29,7 +29,7 @@ def one_group(monkeypatch: pytest.MonkeyPatch, run: object) -> None:
     monkeypatch.setattr(bench, "find_groups", lambda progress: [Group("toys", "Some toys", run)])  # type: ignore[arg-type]
 
 
-def test_a_table_is_aligned_and_says_what_was_reached() -> None:
+def test_a_table_is_aligned_and_shows_the_results() -> None:
     assert figure_table(FIGURES).splitlines() == [
         "| measure      | reached      | target          | met | beside it                       |",
         "|--------------|--------------|-----------------|-----|---------------------------------|",
@@ -178,7 +178,7 @@ def test_a_wrong_answer_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: p
 @pytest.mark.parametrize(
     "wrong", [["--only", "nothing"], ["--seed", "-1"], ["--quick", "--write"], ["--write", "/no/such/folder/x"]]
 )
-def test_wrong_use_is_told(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_is_reported(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         bench.main(wrong)
     assert stopped.value.code == 2

@@ -56,7 +56,7 @@ def test_a_group_is_recorded_with_its_run_and_replaced_alone(tmp_path: Path, pri
     assert list(second["peers"]["figures"]) == ["1->1: delivered"]
 
 
-def test_what_means_nothing_is_not_recorded(
+def test_meaningless_figures_are_not_recorded(
     tmp_path: Path, printed: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text, reason in (

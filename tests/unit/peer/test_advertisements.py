@@ -25,13 +25,13 @@ def test_others_are_known_by_their_sub_spaces_and_our_own_subscriptions_by_their
     assert advertisements.changes([], [parse("kind == 6 and not has(probe)")]) == [Matching(2, False)]
 
 
-def test_without_a_space_whoever_subscribes_asks_for_everything() -> None:
+def test_without_a_space_every_subscription_is_for_everything() -> None:
     advertisements = Advertisements(Group())
     advertisements.add(1, "kind < 4")
     assert advertisements.changes([("",)], []) == [Matching(1, True)]
 
 
-def test_what_is_withdrawn_is_spoken_of_no_more_and_what_is_no_filter_is_not_taken() -> None:
+def test_withdrawn_advertisements_are_forgotten_and_invalid_filters_refused() -> None:
     advertisements = Advertisements(Group(space=SPACE))
     advertisements.add(1, "true")
     advertisements.remove(1)

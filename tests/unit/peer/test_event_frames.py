@@ -41,7 +41,7 @@ def test_a_frame_of_brokers_is_none_of_peers() -> None:
             event_of(decoded(forward_head(block, 7, 0, 0, path, destinations) + block))
 
 
-def test_announcements_are_heard_once_and_by_those_who_share_the_secret() -> None:
+def test_announcements_are_received_once_by_holders_of_the_secret() -> None:
     one, two = (Announcements(Group("g", None, "s"), node, f"10.0.0.{node}:4690", Random(node), 0.0) for node in (1, 2))
     stranger = Announcements(Group("g", None, "other"), 3, "10.0.0.3:4690", Random(3), 0.0)
     datagram = one.announce(0.0)

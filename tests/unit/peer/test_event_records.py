@@ -33,7 +33,7 @@ def of_events(group: Processes) -> None:
     group.run(1.0)
 
 
-def test_deliveries_are_what_applications_have_heard() -> None:
+def test_delivery_records_agree_with_what_applications_received() -> None:
     group = grouped()
     of_events(group)
     source, reader, other = group.all
@@ -73,7 +73,7 @@ def test_every_copy_that_is_sent_arrives_once_and_ends_with_a_reason() -> None:
         assert not dropped["subject"].any(), "nobody has lost anything"
 
 
-def test_what_goes_to_nobody_is_said() -> None:
+def test_events_without_receivers_are_recorded() -> None:
     group = Processes("alone")
     (alone,) = group.all
     group.advertise(alone)
@@ -133,7 +133,7 @@ def test_an_event_beyond_the_bound_is_late_or_dropped_as_late(late: Late) -> Non
         assert (delivered["kind"], delivered["reason"], reader.received) == (RecordKind.DROP, reason_code("late"), {})
 
 
-def test_what_comes_twice_or_unasked_is_dropped_and_is_no_arrival() -> None:
+def test_duplicate_and_unrequested_copies_are_recorded_as_dropped() -> None:
     group = grouped()
     source, reader, _ = group.all
     of_events(group)

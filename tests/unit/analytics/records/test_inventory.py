@@ -57,7 +57,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reported_text", DAMAGES)
-def test_what_cannot_be_read_is_left_out_by_name(home: Path, reported_text: str) -> None:
+def test_unreadable_segments_are_left_out_and_named(home: Path, reported_text: str) -> None:
     whole = take_inventory([home])
     path = sealed(home)
     (lost,) = (segment.records for segment in whole.segments if segment.path == str(path))

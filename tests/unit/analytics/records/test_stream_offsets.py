@@ -118,7 +118,7 @@ class Growing:
         return not any(self.left.values())
 
 
-def test_every_record_counts_once_whatever_the_batches_and_whoever_forgets(tmp_path: Path) -> None:
+def test_every_record_counts_once_for_any_batches_and_restarts(tmp_path: Path) -> None:
     chance, growing = Random(3), Growing(tmp_path)
     reader = Reader(tmp_path, late_us=10**12)
     found = []
@@ -176,7 +176,7 @@ def test_a_clock_that_jumped_ahead_makes_nobody_late(tmp_path: Path) -> None:
     assert (records(found[GOOD]), records(found[LATE])) == (5, 0)
 
 
-def test_a_broker_that_starts_anew_with_its_clock_set_back_is_read_on(tmp_path: Path) -> None:
+def test_segments_are_read_on_after_a_restart_with_an_earlier_clock(tmp_path: Path) -> None:
     reader = Reader(tmp_path, late_us=10**12)
     first = written(tmp_path, 1)
     put(first, START_US, 5)
@@ -187,7 +187,7 @@ def test_a_broker_that_starts_anew_with_its_clock_set_back_is_read_on(tmp_path: 
     assert not any(map(records, reader.batch().values()))
 
 
-def test_what_is_damaged_foreign_or_a_copy_is_left_out_by_name_and_the_rest_counts(tmp_path: Path) -> None:
+def test_damaged_foreign_and_copied_segments_are_left_out_and_named(tmp_path: Path) -> None:
     growing = Growing(tmp_path / "all")
     for broker in BROKERS:
         growing.write(broker, 150)

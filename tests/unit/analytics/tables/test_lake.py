@@ -45,7 +45,7 @@ def named(directory: Path) -> set[str]:
     return {"manifest.json", "summary.json", *(file for table in tables for file in (*table["files"], table["json"]))}
 
 
-def test_the_manifest_names_all_there_is_and_says_what_it_means(home: Path, tmp_path: Path) -> None:
+def test_the_manifest_lists_and_describes_all_tables(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(home, "--out", out).exit_code == 0
     assert files(out) == named(out)
@@ -114,7 +114,7 @@ def test_killed_in_the_middle_the_tables_before_hold(
     assert files(out) == named(out), "nor is anything left of what was killed"
 
 
-def test_someone_elses_directory_is_left_alone(home: Path, tmp_path: Path) -> None:
+def test_a_directory_that_is_no_lake_is_left_alone(home: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "an app"}')
     refused = run(home, "--out", tmp_path)
     assert refused.exit_code == 1

@@ -244,7 +244,7 @@ def test_similar_subscriptions_are_found_and_measured_exactly(tmp_path: Path) ->
     assert alike <= set(found)
 
 
-def test_what_departs_from_its_own_history_is_an_incident(tmp_path: Path) -> None:
+def test_a_rate_that_departs_from_its_history_is_an_incident(tmp_path: Path) -> None:
     chance, records = Random(2), []
     for minute in range(20):
         at = START_US // MINUTE_US * MINUTE_US + minute * MINUTE_US

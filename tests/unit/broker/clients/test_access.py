@@ -43,7 +43,7 @@ def test_a_rule_that_cannot_be_decided_does_not_allow() -> None:
     ("filter", "may"),
     [("price < 5", True), ("price > 200", False), ("secret", False), ("true", True), ("secret or price < 1", True)],
 )
-def test_subscriptions_of_which_nothing_is_left_are_told(filter: str, may: bool) -> None:
+def test_subscriptions_without_any_permitted_event_are_closed_with_a_notice(filter: str, may: bool) -> None:
     assert rules(["price < 100"], ["secret"]).may_permit(parse(filter)) is may
 
 
@@ -88,7 +88,7 @@ class OneRule:
         return self.principal
 
 
-def test_what_may_not_be_said_is_refused_each_time_it_is_said() -> None:
+def test_every_forbidden_publish_is_refused() -> None:
     stage = Stage(gate=OneRule(publish=rules(["price < 100"], [])))
     publisher, listener = stage.raw("publisher"), stage.raw("listener")
     listener.subscribe(1)
@@ -101,7 +101,7 @@ def test_what_may_not_be_said_is_refused_each_time_it_is_said() -> None:
     assert [refusal.code for refusal in publisher.of(Refusal)] == ["not_allowed"] * 2
 
 
-def test_what_may_not_be_heard_is_kept_back_on_every_path() -> None:
+def test_forbidden_events_are_withheld_on_every_delivery_path() -> None:
     stage = Stage(gate=OneRule(subscribe=rules(["true"], ["secret"])))
     publisher, listener = stage.raw("publisher"), stage.raw("listener")
     listener.subscribe(1)

@@ -26,7 +26,7 @@ def test_the_last_party_decides_when() -> None:
     assert (outcomes(confirmations), confirmations.waits(1, 7)) == ([(7, 2, "")], False)
 
 
-def test_one_failure_spoils_it_and_the_first_reason_is_told() -> None:
+def test_one_failure_fails_the_confirmation_with_the_first_reason() -> None:
     confirmations = Confirmations(30.0)
     confirmations.begin(1, 7, 3, {(5, 1), (6, 1), (7, 1)}, 0.0)
     confirmations.fail((6, 1), "late")
@@ -37,7 +37,7 @@ def test_one_failure_spoils_it_and_the_first_reason_is_told() -> None:
     assert (outcome.code, outcome.message) == ("late", "2 of those it was for did not get it")
 
 
-def test_who_fails_may_say_why_and_the_first_sentence_is_told() -> None:
+def test_a_failure_with_a_reason_is_reported_by_its_first_sentence() -> None:
     confirmations = Confirmations(30.0)
     confirmations.begin(1, 7, 3, {(5, 1), (6, 1), (7, 1)}, 0.0)
     confirmations.fail((5, 1), "durability")

@@ -47,5 +47,5 @@ async def broken_off() -> None:
         writer.close()
 
 
-def test_what_is_written_to_one_that_has_ended_is_nobodys_business() -> None:
+def test_frames_for_a_closed_connection_are_ignored() -> None:
     uvloop.run(broken_off())

@@ -8,7 +8,7 @@ from plait_lab.simulation.one_broker.network import Path
 from plait_lab.simulation.one_broker.stage import Stage
 
 
-def test_they_are_what_the_frames_say() -> None:
+def test_delay_histograms_agree_with_the_delays_in_frames() -> None:
     stage = Stage(path=Path(delay_s=0.01, jitter_s=0.005))
     near = stage.raw("near", path=Path(delay_s=0.0001))
     far, slow, quick = stage.raw("far"), stage.raw("slow", path=Path(bytes_per_s=20_000.0, buffer_bytes=2_000)), near

@@ -48,7 +48,7 @@ def test_drop_oldest_makes_room_with_the_oldest_of_the_lowest_priority() -> None
     assert sequences(outbox) == [1, 4, 5]
 
 
-def test_what_is_less_urgent_than_all_that_waits_is_dropped_itself() -> None:
+def test_an_event_below_all_queued_priorities_is_dropped_itself() -> None:
     outbox = DeliveryQueue(1, ROOM, Full.DROP_OLDEST)
     outbox.put(entry(1, 5), ROOM)
     assert dropped(outbox.put(entry(2, 4), ROOM)) == [(2, DropReason.OUTBOX_ITEMS)]
@@ -77,7 +77,7 @@ def test_the_clients_room_bounds_too() -> None:
     assert sequences(outbox) == [2]
 
 
-def test_what_never_fits_evicts_nothing() -> None:
+def test_an_event_larger_than_the_queue_evicts_nothing() -> None:
     outbox = DeliveryQueue(10, 2 * SIZE, Full.DROP_OLDEST)
     outbox.put(entry(1), ROOM)
     assert dropped(outbox.put(entry(2, payload=3 * SIZE), ROOM)) == [(2, DropReason.OUTBOX_BYTES)]

@@ -49,7 +49,7 @@ def test_a_place_moves_up_to_the_first_that_is_in_flight() -> None:
     assert (place.acknowledged, place.in_flight) == (7, set()), "what did not match is passed as well"
 
 
-def test_what_was_not_sent_cannot_be_acknowledged() -> None:
+def test_unsent_positions_cannot_be_acknowledged() -> None:
     place = durable(5)
     assert place.settle([6, 7], 100, 5) == []
     assert place.acknowledged == 5
@@ -73,7 +73,7 @@ def test_a_place_against_sets(steps: list[tuple[bool, int]]) -> None:
 # --- storing ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_staged_together_is_stored_together() -> None:
+def test_staged_writes_are_stored_together() -> None:
     durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     assert [durables.log(frame(n), 0, 0, []) for n in (1, 2)] == [1, 2]
     (asked,) = persists(durables)
@@ -83,7 +83,7 @@ def test_what_is_staged_together_is_stored_together() -> None:
     assert (durables.stored, durables.idle) == (2, True)
 
 
-def test_what_cannot_be_stored_leaves_a_hole_that_nobody_reads() -> None:
+def test_unstored_records_leave_positions_that_are_never_read() -> None:
     durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     for number, stored in [(1, True), (2, False), (3, True)]:
@@ -108,7 +108,7 @@ def test_a_place_that_could_not_be_stored_is_stored_later_and_not_at_once() -> N
     assert [cursor.name for cursor in persists(durables, 10.0 + RETRY_S)[0].cursors] == ["d"]
 
 
-def test_what_could_not_be_given_up_is_given_up_later() -> None:
+def test_a_failed_deletion_is_repeated_later() -> None:
     durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
@@ -119,7 +119,7 @@ def test_what_could_not_be_given_up_is_given_up_later() -> None:
     assert persists(durables, 10.0 + RETRY_S)[0].forgotten == (("me", "d"),)
 
 
-def test_one_that_is_new_under_an_old_name_is_not_given_up() -> None:
+def test_a_new_durable_subscription_survives_the_deletion_of_its_predecessor() -> None:
     durables = DurableSubscriptions(LiveSettings(BrokerSettings(), OpenGate()), NOTHING_RECOVERED)
     place = durable()
     durables.add(place)
@@ -142,7 +142,7 @@ def fetching(settings: BrokerSettings, stored: int, place: DurableSubscription) 
     return durables, asked
 
 
-def test_what_is_not_in_memory_is_fetched_once() -> None:
+def test_positions_below_the_tail_are_fetched_once() -> None:
     place = durable()
     durables, asked = fetching(BrokerSettings(durable_fetch=2), 5, place)
     assert (asked.position, asked.count) == (1, 2)
@@ -282,7 +282,7 @@ def test_after_a_restart_nothing_is_logged_behind_a_place() -> None:
     assert client.sequences(2) == [kept]
 
 
-def test_a_place_is_recovered_with_what_lies_beyond() -> None:
+def test_a_cursor_is_recovered_with_the_positions_beyond_it() -> None:
     stage = Stage()
     stage.node.kill()
     cursor = Cursor("d", "anyone", "n > 1", 3, (5, 7))

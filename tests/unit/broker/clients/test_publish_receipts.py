@@ -75,7 +75,7 @@ def test_names_of_any_length_fit() -> None:
     assert "'aaa" in refusal.message
 
 
-def test_one_that_is_there_and_says_nothing_is_named_by_its_client() -> None:
+def test_an_attached_subscription_without_acks_is_named_by_its_client() -> None:
     stage = Stage(PATIENT)
     publisher, silent = stage.raw("publisher"), stage.raw("silent")
     silent.subscribe(1)
@@ -137,7 +137,7 @@ def test_a_broker_that_cannot_be_reached_is_named_and_not_a_subscription() -> No
     assert refusal.hint == f"this broker keeps it for b2 and sends it again; {KEPT}"
 
 
-def test_of_many_brokers_three_are_named() -> None:
+def test_a_refusal_names_at_most_three_brokers() -> None:
     world = LinkedBrokers({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
     world.run()
     refusal = refusal_elsewhere(world, Confirm.BROKER, count=4)
@@ -168,7 +168,7 @@ def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
     assert "confirm='broker'" in refusal.hint
 
 
-def test_a_broker_that_has_waited_in_vain_itself_is_named() -> None:
+def test_a_broker_that_timed_out_itself_is_named() -> None:
     world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
     world.run()
     world.brokers[2].broker.confirmations.timeout_s = 5.0

@@ -96,7 +96,7 @@ def test_a_session_moves_to_the_connection_that_takes_it_up() -> None:
     assert (client.closed_for, again.sequences(1), client.sequences(1)) == ("taken", [1], [])
 
 
-def test_someone_elses_session_is_not_taken_up() -> None:
+def test_a_session_of_another_principal_is_not_resumed() -> None:
     stage = Stage(QUICK)
     client, thief = stage.raw("client"), stage.raw("thief", connect=False)
     thief.connect(resume=client.welcome.session)
@@ -189,7 +189,7 @@ def test_a_repeated_publish_is_confirmed_and_delivered_to_nobody() -> None:
     assert stage.broker.counters.dropped["duplicate"] == 2
 
 
-def test_what_is_remembered_of_a_refused_event_is_small() -> None:
+def test_refused_events_use_little_memory() -> None:
     stage = Stage(BrokerSettings(unconfirmed_max=1))
     publisher, silent = stage.raw("publisher"), stage.raw("silent")
     silent.subscribe(1, "big")
@@ -206,7 +206,7 @@ def test_what_is_remembered_of_a_refused_event_is_small() -> None:
     assert kept_bytes < 4 << 20
 
 
-def test_what_was_logged_before_a_restart_is_not_logged_twice_nor_overtaken() -> None:
+def test_events_logged_before_a_restart_are_neither_duplicated_nor_overtaken() -> None:
     stage = Stage(QUICK)
     publisher, client = stage.raw("publisher"), stage.raw("client")
     client.subscribe(1, "logged", durable="d")
@@ -277,7 +277,7 @@ def test_a_change_of_filter_leaves_no_gap() -> None:
 # --- advertisements ---------------------------------------------------------------------------------------------------
 
 
-def test_advertisers_are_told_when_interest_comes_and_goes() -> None:
+def test_advertisers_are_notified_when_matching_interest_changes() -> None:
     stage = Stage(QUICK)
     publisher, client = stage.raw("publisher"), stage.raw("client")
     publisher.send(Advertise(1, 5, "symbol == 'IBM'"))
@@ -295,7 +295,7 @@ def test_advertisers_are_told_when_interest_comes_and_goes() -> None:
     assert (publisher.answer(2), publisher.answer(3)) == ("done", "unknown")
 
 
-def test_an_advertiser_that_was_away_is_told_what_is() -> None:
+def test_a_resumed_advertiser_receives_the_present_interest() -> None:
     stage = Stage(QUICK)
     publisher, client = stage.raw("publisher"), stage.raw("client")
     publisher.send(Advertise(1, 5, "true"))
@@ -313,7 +313,7 @@ def test_an_advertiser_that_was_away_is_told_what_is() -> None:
 # --- heartbeats and drain ---------------------------------------------------------------------------------------------
 
 
-def test_who_answers_stays_and_who_does_not_is_closed_in_three_heartbeats() -> None:
+def test_a_connection_without_pongs_is_closed_after_three_heartbeats() -> None:
     stage = Stage(QUICK)
     alive, dead = stage.raw("alive"), stage.raw("dead")
     dead.answers_pings = False
@@ -358,7 +358,7 @@ def test_a_drain_does_not_wait_for_the_dead() -> None:
     assert stage.broker.drained
 
 
-def test_nothing_is_published_to_a_broker_that_stops() -> None:
+def test_a_draining_broker_refuses_publishes() -> None:
     stage = Stage(QUICK, path=Path(delay_s=0.05))
     publisher = stage.raw("publisher", connect=False)
     publisher.connect()
@@ -395,7 +395,7 @@ def test_control_goes_ahead_of_deliveries_unless_it_must_not() -> None:
     assert some.take(0.0) is None
 
 
-def test_nothing_follows_a_close() -> None:
+def test_no_frame_follows_a_close() -> None:
     some = link()
     some.send(Close("bye"))
     some.closing = "bye"
@@ -406,7 +406,7 @@ def test_nothing_follows_a_close() -> None:
     assert not some.takes_data
 
 
-def test_who_reads_no_control_is_overdue() -> None:
+def test_a_connection_with_too_many_unread_control_bytes_is_overdue() -> None:
     some = link()
     some.set_writable(False)
     notice = Notice(1, "slow", "x" * 100)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def test_queues_that_fill_and_empty() -> None:
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_a_subscription_that_ends_takes_its_own_with_it(drain: bool) -> None:
+def test_the_totals_lose_the_queue_of_a_subscription_that_ends(drain: bool) -> None:
     stage, slow, _ = crowded()
     slow.send(Unsubscribe(slow.next_request(), 1, drain=drain))
     stage.run(0.05)
@@ -66,7 +66,7 @@ def test_a_subscription_that_ends_takes_its_own_with_it(drain: bool) -> None:
     assert told(stage.broker) == walked(stage.broker) == NOTHING
 
 
-def test_a_session_that_ends_takes_its_own_with_it() -> None:
+def test_the_totals_lose_the_queues_of_a_session_that_ends() -> None:
     stage, slow, _ = crowded()
     assert slow.connection is not None
     slow.connection.reset()
@@ -77,7 +77,7 @@ def test_a_session_that_ends_takes_its_own_with_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_the_totals_are_what_a_walk_finds(seed: int) -> None:
+def test_the_totals_agree_with_a_walk_over_all_queues(seed: int) -> None:
     run = Run(seed)
     most: list[int] = []
 

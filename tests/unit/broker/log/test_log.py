@@ -90,7 +90,7 @@ def story(
 # --- storing ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_stored_is_read_back(tmp_path: Path) -> None:
+def test_stored_records_are_read_back(tmp_path: Path) -> None:
     with story(tmp_path) as user:
         user.store(record(1), LogRecord(2, NOON_US, b""), LogRecord(3, NOON_US, bytes(range(256)) * 4000))
         assert user.read() == (
@@ -105,7 +105,7 @@ def test_tickets_come_back_in_order(tmp_path: Path) -> None:
         assert [user.answer() for _ in tickets] == [(ticket, None) for ticket in tickets]
 
 
-def test_what_queues_behind_the_disk_is_one_transaction(tmp_path: Path) -> None:
+def test_writes_queued_during_a_commit_are_one_transaction(tmp_path: Path) -> None:
     with story(tmp_path) as user:
         go_on = user.block_writer()
         for position in range(1, 101):
@@ -152,7 +152,7 @@ def test_a_ticket_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
         Persist(9, (), (Cursor("\ud800", "o", "true", 1),)),
     ],
 )
-def test_what_has_no_form_in_the_database_harms_nobody_else(tmp_path: Path, odd: Persist) -> None:
+def test_a_request_that_cannot_be_encoded_fails_alone(tmp_path: Path, odd: Persist) -> None:
     with story(tmp_path) as user:
         go_on = user.block_writer()
         first = user.ask(record(1))
@@ -204,9 +204,7 @@ class _Failing:
         return getattr(self._connection, name)
 
 
-def test_beyond_its_bounds_the_log_is_behind_and_says_so_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_write_queue_refuses_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_writer, "QUEUE_ITEMS_MAX", 4)
     monkeypatch.setattr(log_writer, "QUEUE_BYTES_MAX", 1000)
     with story(tmp_path) as user:
@@ -238,7 +236,7 @@ def test_closing_stores_what_is_queued(tmp_path: Path) -> None:
         assert user.read() == (records(1, 50), False)
 
 
-def test_whoever_raises_in_an_answer_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_in_a_callback_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def raise_it(*_: object) -> None:
         raise RuntimeError("loop is closed")
 
@@ -386,7 +384,7 @@ def test_a_damaged_tally_or_version_is_made_good(tmp_path: Path, change: str) ->
             assert user.read() == (records(1, 9), False)
 
 
-def test_a_database_that_is_none_is_set_aside_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_no_database_is_set_aside_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for turn in range(1, 6):
         (tmp_path / "log.db").write_bytes(b"no database at all " * 1000)
         with story(tmp_path) as user:
@@ -398,7 +396,7 @@ def test_a_database_that_is_none_is_set_aside_and_told(tmp_path: Path, caplog: p
     assert "was moved to" in caplog.text
 
 
-def test_what_is_readable_of_a_damaged_database_is_saved(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_readable_part_of_a_damaged_database_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cursors = tuple(Cursor(f"n{number}", "o", "true", number) for number in range(5))
     with story(tmp_path) as user:
         user.store(*records(1, 3000), cursors=cursors)
@@ -480,7 +478,7 @@ def test_a_position_that_was_acknowledged_is_not_given_out_again(tmp_path: Path)
         assert user.log.recover().next_position == 7
 
 
-def test_a_damaged_cursor_is_told(tmp_path: Path) -> None:
+def test_a_damaged_cursor_is_reported(tmp_path: Path) -> None:
     with story(tmp_path) as user:
         user.store(cursors=(Cursor("a", "o", "true", 5), Cursor("b", "o", "true", 5)))
     spoil(tmp_path, "UPDATE cursor SET acknowledged = 500 WHERE name = x'61'")
@@ -558,7 +556,7 @@ def test_a_repaired_log_is_the_one_that_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", ["UPDATE identity SET secret = zeroblob(32)", "DELETE FROM identity", "DROP TABLE identity"]
 )
-def test_an_identity_that_is_damaged_or_missing_is_drawn_anew_and_kept(tmp_path: Path, change: str) -> None:
+def test_a_damaged_or_missing_identity_is_replaced_once(tmp_path: Path, change: str) -> None:
     before = identity(tmp_path)
     with closing(sqlite3.connect(tmp_path / "log.db")) as connection, connection:
         connection.execute(change)

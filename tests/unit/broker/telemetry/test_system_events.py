@@ -74,7 +74,7 @@ def test_drops_are_events_for_who_asks_for_them() -> None:
     assert (frame.publisher, frame.sequence) == (stage.broker.id, 1)
 
 
-def test_nothing_is_recorded_unless_somebody_listens() -> None:
+def test_telemetry_runs_only_while_a_system_subscription_is_open() -> None:
     stage = Stage()
     watcher = stage.raw("watcher")
     assert now_recorded(stage) is None
@@ -89,7 +89,7 @@ def test_nothing_is_recorded_unless_somebody_listens() -> None:
     assert stage.broker.system.next_deadline() is None
 
 
-def test_what_it_says_makes_no_records_and_reaches_nobody_else() -> None:
+def test_system_events_make_no_records_and_match_no_plain_filter() -> None:
     stage = Stage()
     publisher, watcher, other = stage.raw("publisher"), stage.raw("watcher"), stage.raw("other")
     watcher.subscribe(1, "has($kind)")
@@ -144,7 +144,7 @@ def test_where_there_are_rules_one_has_to_allow_it() -> None:
     assert stage.broker.telemetry is None
 
 
-def test_rules_say_which_of_it() -> None:
+def test_access_rules_select_system_events() -> None:
     stage = Stage(gate=Everyone(["true", "$kind in ['publish', 'drop']"], ["$sequence == 2"]))
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
     refused, granted = watcher.subscribe(1, "$kind == 'link'"), watcher.subscribe(2, "has($kind)")
@@ -169,7 +169,7 @@ def test_a_rule_for_it_allows_nothing_else() -> None:
     assert OpenGate().admit(Hello(1, 1, 0, "x", 1), Caller()) == Principal("anyone", system=ALL)  # type: ignore[arg-type]
 
 
-def test_who_loses_the_right_to_it_hears_no_more() -> None:
+def test_a_revoked_right_ends_system_events() -> None:
     gate = Everyone(["has($kind)"])
     stage = Stage(gate=gate)
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
@@ -184,7 +184,7 @@ def test_who_loses_the_right_to_it_hears_no_more() -> None:
     assert delivered(watcher) == []
 
 
-def test_clients_say_nothing_in_its_name() -> None:
+def test_a_client_cannot_publish_system_attributes() -> None:
     stage = Stage()
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
     watcher.subscribe(1, "$kind == 'drop'")
@@ -212,7 +212,7 @@ def test_clients_promise_nothing_in_its_name() -> None:
     assert (client.answer(request), client.answer(durable)) == ("not_allowed", "not_allowed")
 
 
-def test_nobody_publishes_under_the_brokers_id() -> None:
+def test_no_client_publishes_under_the_id_of_the_broker() -> None:
     stage = Stage()
     client = stage.raw("client", connect=False)
     client.publisher = stage.broker.id
@@ -221,7 +221,7 @@ def test_nobody_publishes_under_the_brokers_id() -> None:
     assert (client.welcome, client.closed_for) == (None, "taken")
 
 
-def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surplus_of_system_events_is_sampled_with_its_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_events, "EVENTS_MAX", 20)
     stage = Stage()
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
@@ -242,7 +242,7 @@ def test_what_is_too_much_is_thinned_out_and_says_so(monkeypatch: pytest.MonkeyP
     assert 300 < stands_for + stage.broker.system.missed < 1200
 
 
-def test_it_finds_kinds_and_numbers_where_records_have_them() -> None:
+def test_kind_and_sequence_are_read_at_their_offsets() -> None:
     dtype = record_dtype()
     assert dtype.fields is not None
     assert (dtype.fields["kind"][1], dtype.fields["sequence"][1]) == (system_events._KIND_AT, 24)
@@ -266,7 +266,7 @@ def test_the_ring_is_read_behind_its_writer(native: bool) -> None:
         ring.copy(19, 21)
 
 
-def test_a_record_of_any_kind_can_be_said() -> None:
+def test_every_kind_of_record_becomes_attributes() -> None:
     for kind in RecordKind:
         said = record_attributes((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, kind, 0, 2, 255), "north")
         assert (said[KIND], said["$broker"], said["$delay_us"]) == (kind.name.lower(), "north", 6)
@@ -274,7 +274,7 @@ def test_a_record_of_any_kind_can_be_said() -> None:
     assert RECORD.size == record_dtype().itemsize
 
 
-def test_the_same_seed_says_the_same() -> None:
+def test_the_same_seed_gives_the_same_system_events() -> None:
     def history() -> list[Attributes]:
         stage = Stage(seed=7)
         publisher, watcher = stage.raw("publisher"), stage.raw("watcher")
@@ -288,7 +288,7 @@ def test_the_same_seed_says_the_same() -> None:
     assert history() == history() != []
 
 
-def test_it_goes_beside_telemetry_that_is_written_anyway() -> None:
+def test_the_system_stream_shares_configured_telemetry() -> None:
     stage = Stage()
     telemetry = stage.broker.observe(TelemetrySettings())
     publisher, watcher = stage.raw("publisher"), stage.raw("watcher")

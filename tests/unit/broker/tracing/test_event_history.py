@@ -13,7 +13,7 @@ def frame(sequence: int, payload: bytes = b"", **attributes: str | int) -> Publi
     return Publish(Confirm.NONE, encode_block(Event.checked(attributes, payload, publisher=7, sequence=sequence)))
 
 
-def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
+def test_the_oldest_events_are_forgotten_and_the_window_is_known() -> None:
     history = EventHistory(events_max=3)
     for sequence in range(1, 4):
         history.events.append((float(sequence), frame(sequence), [9]))
@@ -27,7 +27,7 @@ def test_the_oldest_are_forgotten_and_the_window_is_told() -> None:
     assert EventHistory().since() is None
 
 
-def test_of_what_is_large_the_attributes_are_kept_while_they_are_small() -> None:
+def test_large_events_keep_their_small_attributes() -> None:
     history = EventHistory()
     large, small = frame(1, b"x" * LARGE_BYTES, price=5), frame(2, b"x" * 10, price=6)
     wide = frame(3, price=7, text="y" * LARGE_BYTES)

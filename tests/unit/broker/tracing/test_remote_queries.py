@@ -35,7 +35,7 @@ def test_all_answers_end_the_waiting() -> None:
     assert log.queries.next_deadline() is None
 
 
-def test_who_is_silent_is_asked_once_more_and_then_left_out() -> None:
+def test_a_silent_broker_is_queried_once_more_and_then_left_out() -> None:
     log = QueryLog()
     log.ask(NEAR, FAR)
     log.queries.receive(QueryResult(ME, NEAR, log.sent[0].number, "{}"), 0.1)
@@ -51,7 +51,7 @@ def test_who_is_silent_is_asked_once_more_and_then_left_out() -> None:
     assert len(log.answers) == 1, "too late"
 
 
-def test_what_is_no_answer_is_none() -> None:
+def test_malformed_and_unrequested_results_are_ignored() -> None:
     log = QueryLog()
     log.ask(NEAR, FAR)
     number = log.sent[0].number

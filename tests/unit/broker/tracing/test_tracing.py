@@ -62,7 +62,7 @@ def subscribed(world: LinkedBrokers, broker: int, filter: str = "price > 10", **
     return client
 
 
-def test_every_hop_tells_what_it_did() -> None:
+def test_every_hop_reports_its_steps() -> None:
     world = LinkedBrokers(FORK)
     world.run()
     traced = Traced(world)
@@ -102,7 +102,7 @@ def test_every_hop_tells_what_it_did() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> None:
+def test_causes_are_shown_before_effects_in_any_order_of_arrival(seed: int) -> None:
     world = LinkedBrokers(FORK)
     world.run()
     traced = Traced(world)
@@ -126,7 +126,7 @@ def test_in_whatever_order_steps_are_told_causes_are_shown_first(seed: int) -> N
         assert [places[one] for one in chain] == sorted(places[one] for one in chain)
 
 
-def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
+def test_steps_without_a_known_cause_are_shown_at_the_end() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -142,7 +142,7 @@ def test_what_nothing_told_led_to_is_shown_at_the_end() -> None:
     assert steps.done
 
 
-def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
+def test_a_retransmitted_copy_is_marked() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -166,7 +166,7 @@ def test_a_copy_that_is_sent_again_is_told_as_such() -> None:
     assert steps.end()[0]["delivered"] == 1
 
 
-def test_what_nobody_wants_is_told_of_at_once() -> None:
+def test_an_event_without_matches_is_reported_at_once() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -175,7 +175,7 @@ def test_what_nobody_wants_is_told_of_at_once() -> None:
     assert traced.judge(steps).complete
 
 
-def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
+def test_late_and_expired_deliveries_are_named_at_their_broker() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -195,7 +195,7 @@ def test_who_is_late_or_expired_is_named_where_it_is_so() -> None:
     assert line == "delivered 0, dropped 0; its copy for b2 lost on the path"
 
 
-def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_how_old_it_was() -> None:
+def test_an_event_that_expires_while_its_destination_is_unreachable_reports_its_age() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -208,7 +208,7 @@ def test_what_waits_for_a_broker_out_of_reach_until_its_lifetime_is_over_says_ho
     assert world.brokers[0].broker.counters.dropped["expired"] == 1
 
 
-def test_what_dies_of_age_on_its_way_is_counted_once() -> None:
+def test_an_event_that_expires_in_transit_is_counted_once() -> None:
     world = LinkedBrokers({(0, 1): 0.020, (1, 2): 0.020})
     world.run()
     traced = Traced(world)
@@ -218,7 +218,7 @@ def test_what_dies_of_age_on_its_way_is_counted_once() -> None:
     assert [face.broker.counters.dropped["expired"] for face in world.brokers] == [1, 0, 0]
 
 
-def test_a_delivery_that_waits_is_told_of_twice() -> None:
+def test_a_queued_delivery_is_reported_twice() -> None:
     world = LinkedBrokers(CHAIN)
     world.run()
     traced = Traced(world)
@@ -269,7 +269,7 @@ def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
     assert all(failed.retryable for failed in limited)
 
 
-def test_it_is_bounded_in_what_it_tells_and_for_how_long() -> None:
+def test_tracing_is_bounded_in_steps_and_time() -> None:
     world = LinkedBrokers({(0, 1): 0.001})
     world.run()
     traced = Traced(world)

@@ -56,7 +56,7 @@ class Overlay(LinkedBrokers):
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_delivered_or_not_matched_whoever_is_asked(at: int) -> None:
+def test_every_broker_explains_a_delivery_alike(at: int) -> None:
     world = Overlay()
     world.subscribe()
     right, wrong = world.publish(11), world.publish(5)
@@ -69,7 +69,7 @@ def test_delivered_or_not_matched_whoever_is_asked(at: int) -> None:
     assert "b0" in verdict["reports"], "who had it explains it, though the subscription lives elsewhere"
 
 
-def test_who_subscribed_later_is_told_so() -> None:
+def test_an_event_before_the_subscription_is_explained() -> None:
     world = Overlay()
     event = world.publish()
     world.subscribe()
@@ -89,7 +89,7 @@ def test_drops_have_their_reasons() -> None:
     assert (verdict["verdict"], verdict["facts"]["reason"], verdict["facts"]["at"]) == ("dropped", "late", "b2")
 
 
-def test_what_expired_is_named_where_it_did() -> None:
+def test_an_expired_event_is_explained_with_its_broker() -> None:
     world = Overlay()
     world.subscribe()
     for lifetime_us, where in ((5_000, "b1"), (20_000, "b2")):
@@ -105,7 +105,7 @@ def test_what_expired_is_named_where_it_did() -> None:
         assert where in dropped_at
 
 
-def test_what_waits_is_where_it_waits() -> None:
+def test_a_waiting_event_is_explained_with_its_queue() -> None:
     world = Overlay()
     world.subscribe()
     link = world.subscriber.wire.number
@@ -120,7 +120,7 @@ def test_what_waits_is_where_it_waits() -> None:
     assert verdict["facts"]["waited_ms"] > 1000
 
 
-def test_what_is_still_on_its_way_is_in_a_stream() -> None:
+def test_an_event_in_transit_is_in_a_stream() -> None:
     world = Overlay()
     world.subscribe()
     home = world.brokers[2].broker.id
@@ -151,7 +151,7 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("at", [0, 1])
-def test_what_is_kept_for_a_broker_that_does_not_answer_is_on_its_way(at: int, cut: bool) -> None:
+def test_an_event_kept_for_a_silent_broker_is_in_transit(at: int, cut: bool) -> None:
     world = Overlay()
     world.subscribe(durable="ledger")
     home = world.brokers[2]
@@ -170,7 +170,7 @@ def test_what_is_kept_for_a_broker_that_does_not_answer_is_on_its_way(at: int, c
     assert verdict["reports"]["b2"] is None
 
 
-def test_what_died_on_its_way_to_a_broker_that_does_not_answer() -> None:
+def test_an_event_lost_on_the_way_to_a_silent_broker_is_explained() -> None:
     world = Overlay()
     world.subscribe()
     world.hang_up(world.wire(1, 2))
@@ -195,7 +195,7 @@ def test_durable_subscriptions() -> None:
     assert (verdict["verdict"], verdict["facts"]["reason"]) == ("waiting", "away")
 
 
-def test_what_another_broker_did_not_get_says_nothing_of_this_one() -> None:
+def test_a_drop_for_another_broker_does_not_explain_this_one() -> None:
     home = {"subscription": {"filter": "price > 10", "since_s": 9.0}, "history": {"full": True, "events": 1}}
     lost = {"reason": "unreachable", "ago_s": 1.0, "subscription": None}
     published = {
@@ -208,7 +208,7 @@ def test_what_another_broker_did_not_get_says_nothing_of_this_one() -> None:
         assert explain_delivery(home, said, ("event", "home"))["verdict"] == verdict
 
 
-def test_who_does_not_exist_and_what_nobody_has_seen() -> None:
+def test_unknown_subscriptions_and_unseen_events_are_explained() -> None:
     world = Overlay()
     world.subscribe()
     event = world.publish()

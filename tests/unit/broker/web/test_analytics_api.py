@@ -49,7 +49,7 @@ async def test_tables_that_the_manifest_names(tmp_path: Path) -> None:
             assert (await browser.get(f"/api/v1/analytics/{name}")).status_code == 404
 
 
-async def test_without_tables_it_says_what_makes_them(tmp_path: Path) -> None:
+async def test_without_tables_the_answer_names_the_command_that_makes_them(tmp_path: Path) -> None:
     for directory in (None, tmp_path, tmp_path / "nowhere"):
         async with reading(directory) as browser:
             said = (await browser.get("/api/v1/analytics")).json()
@@ -74,7 +74,9 @@ async def test_a_manifest_that_is_none(text: str, tmp_path: Path) -> None:
         assert (await browser.get("/api/v1/analytics")).json()["tables"] == {}
 
 
-async def test_nothing_outside_and_nothing_huge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_outside_the_directory_or_too_large_are_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (tmp_path / "secret.json").write_text("{}")

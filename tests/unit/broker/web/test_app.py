@@ -78,7 +78,7 @@ async def test_health_and_the_index() -> None:
         assert "date" in index.headers
 
 
-async def test_lists_say_what_goes_on() -> None:
+async def test_lists_show_clients_subscriptions_and_advertisements() -> None:
     async with served(name="north") as (server, browser), client_of(server, "a", 1) as a, client_of(server, "b", 2):
         await a.subscribe("price > 100")
         await a.send(Advertise(2, 1, "price > 0"))
@@ -311,7 +311,7 @@ async def test_beyond_this_machine_a_token_is_asked_for() -> None:
                 assert good.status_code == 200
 
 
-async def test_nothing_said_and_http_beyond_this_machine_draws_a_token() -> None:
+async def test_http_beyond_this_machine_draws_a_token_by_default() -> None:
     async with served(replace(WITH_HTTP, http=Endpoint("0.0.0.0", 0))) as (server, browser):
         assert (await browser.get("/metrics")).status_code == 401
         assert server.generated_token

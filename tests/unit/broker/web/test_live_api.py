@@ -111,7 +111,7 @@ def test_one_difference_is_written_for_all_who_watch() -> None:
 # --- events, their ways, trees ----------------------------------------------------------------------------------------
 
 
-async def test_the_last_events_with_what_a_filter_says_of_each() -> None:
+async def test_the_last_events_are_filtered() -> None:
     async with watched(name="north") as (server, browser), client_of(server, "a", 1) as client:
         await client.subscribe("symbol == 'IBM'")
         for symbol, price in (("IBM", 120), ("SAP", 90), (HOSTILE, 10)):
@@ -222,7 +222,7 @@ def test_scripts_make_no_markup_and_load_nothing_from_elsewhere() -> None:
         {"shown": [{"dropped": 4, "filter": ["x"], "number": None, "within_ms": "soon"}]},
     ],
 )
-def test_a_digest_may_say_anything(said: dict[str, Any]) -> None:
+def test_a_summary_of_another_broker_may_contain_anything(said: dict[str, Any]) -> None:
     reading = SummaryReading(said)
     change = CounterDelta(SummaryReading({}), reading)
     assert all(value >= 0 for value in change.counts.values())
@@ -230,7 +230,7 @@ def test_a_digest_may_say_anything(said: dict[str, Any]) -> None:
     percentile_ms(change.times["delivery"], 0.99)
 
 
-def test_counts_that_begin_anew_are_no_rate_below_nothing() -> None:
+def test_restarted_counters_give_no_negative_rate() -> None:
     before = SummaryReading({"at": 10, "counts": {"delivered": 1000}, "dropped": {"late": 5}})
     after = SummaryReading({"at": 12, "counts": {"delivered": 10}, "dropped": {"late": 6, "unmatched": 4}})
     change = CounterDelta(before, after)

@@ -38,7 +38,7 @@ def test_every_command_has_help_and_an_example(path: tuple[str, ...]) -> None:
         assert f"Example: plait {' '.join(path)}" in ran.stdout
 
 
-def test_the_list_says_what_the_commands_say() -> None:
+def test_the_command_list_repeats_the_help_of_each_command() -> None:
     """Check that the list repeats each command's own help line. The list has a copy so that it imports no command."""
     for section in SECTIONS.values():
         for name, help_line in section.items():
@@ -155,7 +155,7 @@ def test_a_command_imports_what_it_needs_and_no_more(arguments: list[str], neede
     assert imported(*arguments) & HEAVY <= needed
 
 
-def test_what_is_heavy_is_named_rightly() -> None:
+def test_every_heavy_module_can_be_imported() -> None:
     """The test above would always pass if a name in it were wrong."""
     code = f"import importlib; [importlib.import_module(name) for name in {sorted(HEAVY)!r}]"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

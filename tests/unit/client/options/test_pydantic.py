@@ -83,7 +83,7 @@ def test_models_both_ways() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"symbol": "ibm", "price": 1}, {"symbol": "IBM", "price": -1}, {"price": 1}])
-def test_what_a_model_refuses_is_a_gap_and_harms_nothing(wrong: dict[str, Any]) -> None:
+def test_an_event_that_a_model_refuses_is_a_gap(wrong: dict[str, Any]) -> None:
     found, told = received(Quote, Misfit(wrong), Quote(symbol="IBM", price=1))
     assert found == [Quote(symbol="IBM", price=1)]
     (gap,) = told

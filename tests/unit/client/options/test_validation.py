@@ -25,7 +25,7 @@ AT = "plait://127.0.0.1:4680"
         ({"outbox": 5}, "plait.Outbox"),
     ],
 )
-def test_connect_says_what_it_takes(wrongly: dict[str, Any], right: str) -> None:
+def test_connect_refuses_invalid_arguments_with_a_hint(wrongly: dict[str, Any], right: str) -> None:
     with pytest.raises(plait.NotAvailable) as said:
         plait.connect(AT, **wrongly)
     assert next(iter(wrongly)) in said.value.message
@@ -33,12 +33,12 @@ def test_connect_says_what_it_takes(wrongly: dict[str, Any], right: str) -> None
 
 
 @pytest.mark.parametrize("url", [5, [AT, 5], b"plait://h"])
-def test_what_is_no_url_is_said(url: Any) -> None:
+def test_invalid_urls_are_reported(url: Any) -> None:
     with pytest.raises(plait.Error, match="no URL"):
         plait.connect(url)
 
 
-def test_subscribing_and_publishing_say_what_they_take() -> None:
+def test_subscribe_and_publish_refuse_invalid_arguments_with_a_hint() -> None:
     async def story() -> None:
         async with testing.Network() as network:
             await say(await network.connect())
@@ -96,7 +96,7 @@ def test_help_shows_every_option_with_its_meaning() -> None:
             assert f"- `{name}`: " in (function.__doc__ or "")
 
 
-async def test_something_else_that_answers_is_no_broker() -> None:
+async def test_a_foreign_server_is_not_taken_for_a_broker() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()

@@ -216,7 +216,7 @@ def sequences(subscription: SubscriptionState) -> list[int]:
 # --- the life of a connection -----------------------------------------------------------------------------------------
 
 
-def test_hello_says_who_and_welcome_opens() -> None:
+def test_hello_names_the_client_and_welcome_opens_the_session() -> None:
     story = Story(token="secret").open()
     (hello,) = story.received(Hello)
     assert (hello.name, hello.token, hello.resume) == ("ibis", "secret", None)
@@ -304,7 +304,7 @@ def test_a_refusal_before_the_welcome_is_written_in_the_handshakes_version() -> 
     assert write.chunks[0][4] == 0
 
 
-def test_close_says_goodbye_and_ends() -> None:
+def test_close_sends_a_close_frame_and_ends() -> None:
     story = Story().open()
     story.session.close(story.now)
     story.turn()
@@ -350,14 +350,14 @@ def test_the_bound_grows_once_a_round_over_all_addresses_and_never_overflows() -
     assert backoff.wait_max_s() == 1e9
 
 
-def test_it_tries_for_ever_unless_told() -> None:
+def test_a_session_reconnects_without_limit_by_default() -> None:
     story = Story(A, B, reconnect=Reconnect(0.1, 0.2))
     for n in range(200):
         story.lose("refused")
         assert story.until_connect() == (B, A)[n % 2]
 
 
-def test_it_gives_up_when_told() -> None:
+def test_a_session_gives_up_after_its_limit() -> None:
     story = Story(reconnect=Reconnect(give_up_after_s=30)).open()
     subscription = story.subscribe()
     lost_at = story.now
@@ -378,7 +378,7 @@ def test_never_reconnecting_still_tries_every_address_once() -> None:
     assert story.updates(Ended)
 
 
-def test_a_connection_that_proved_itself_starts_the_backoff_anew() -> None:
+def test_a_stable_connection_resets_the_backoff() -> None:
     story = Story(reconnect=Reconnect(0.1, 100))
     for _ in range(6):
         story.lose()
@@ -451,7 +451,7 @@ def test_publishes_wait_for_a_connection_in_order() -> None:
     assert [frame.sequence for frame in story.received(Publish)] == [1, 2, 3]
 
 
-def test_a_receipt_confirms_and_a_refusal_tells_why() -> None:
+def test_a_receipt_confirms_and_a_refusal_gives_the_reason() -> None:
     story = Story().open()
     first, second = story.publish(Confirm.BROKER), story.publish(Confirm.SUBSCRIBERS)
     story.turn()
@@ -464,7 +464,7 @@ def test_a_receipt_confirms_and_a_refusal_tells_why() -> None:
     assert story.session.publishes.items == 0
 
 
-def test_what_is_not_confirmed_is_sent_again_first_in_order_under_its_own_number() -> None:
+def test_unconfirmed_publishes_are_retransmitted_first_in_order_with_their_numbers() -> None:
     story = Story().open()
     for confirm in (Confirm.BROKER, Confirm.NONE, Confirm.SUBSCRIBERS, Confirm.BROKER):
         story.publish(confirm)
@@ -506,7 +506,7 @@ def test_an_event_that_outlives_itself_in_the_outbox_is_not_sent() -> None:
     assert story.session.stats().expired == 2
 
 
-def test_what_a_broker_could_not_tell_from_a_duplicate_is_not_sent_again() -> None:
+def test_publishes_beyond_the_duplicate_window_are_not_retransmitted() -> None:
     story = Story(outbox=Outbox(100_000)).open()
     story.publish(Confirm.BROKER)
     for _ in range(5000):
@@ -562,7 +562,7 @@ def test_a_barrier_overtakes_no_publish_and_survives_a_reconnect() -> None:
     assert [reached.nonce for reached in story.updates(PongReceived)] == [nonce]
 
 
-def test_closing_tells_everyone_who_waits() -> None:
+def test_close_fails_all_waiting_requests() -> None:
     story = Story().open()
     story.publish(Confirm.BROKER)
     _, request = story.session.desired.subscribe(Terms("true"), story.now)
@@ -576,7 +576,7 @@ def test_closing_tells_everyone_who_waits() -> None:
 # --- subscriptions and advertisements ---------------------------------------------------------------------------------
 
 
-def test_a_subscription_is_open_when_the_broker_says_done() -> None:
+def test_a_subscription_is_open_after_done() -> None:
     story = Story().open()
     subscription, request = story.session.desired.subscribe(Terms("x > 1", within_us=50_000), story.now)
     story.turn()
@@ -597,7 +597,7 @@ def test_a_refused_subscription_is_forgotten() -> None:
     assert story.updates(RequestCompleted)[0].error.hint == "close some"  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_sent_is_refused_while_there_is_no_connection_too() -> None:
+def test_oversized_events_are_refused_without_a_connection_as_well() -> None:
     story = Story()
     for wrong in (Terms("true", durable="x" * 200), Terms("true", buffer=Buffer(items=2**40))):
         with pytest.raises(EventInvalid):
@@ -622,7 +622,7 @@ def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
     assert not story.session.desired.advertisements
 
 
-def test_a_new_session_is_asked_for_everything_and_the_gap_is_told() -> None:
+def test_a_new_session_subscribes_again_and_reports_the_gap() -> None:
     story = Story().open()
     subscription, durable = story.subscribe("a == 1"), story.subscribe("b == 2", durable="me")
     _, request = story.session.desired.advertise("c == 3", 7.0, story.now)
@@ -665,7 +665,7 @@ def test_resuming_asks_for_nothing_again_and_counts_what_was_lost_on_the_way() -
     assert sequences(subscription) == [1, 2, 6]
 
 
-def test_publishes_that_are_sent_once_and_lost_with_the_connection_are_counted_and_told() -> None:
+def test_unconfirmed_publishes_lost_with_the_connection_are_counted_and_reported() -> None:
     story = Story().open()
     for _ in range(5):
         story.publish()
@@ -681,7 +681,7 @@ def test_publishes_that_are_sent_once_and_lost_with_the_connection_are_counted_a
     assert not story.updates(PublishesLost), "each loss is reported once"
 
 
-def test_what_is_sent_again_or_told_otherwise_is_not_counted_as_lost() -> None:
+def test_retransmitted_or_reported_publishes_are_not_counted_as_lost() -> None:
     story = Story().open()
     story.publish()
     confirmed = story.publish(Confirm.BROKER)
@@ -723,7 +723,7 @@ def test_a_broker_that_knows_nothing_of_the_session_leaves_uncertain_what_its_pr
     assert (stats.publishes_lost, stats.publishes_uncertain) == (0, 2)
 
 
-def test_what_a_new_broker_does_not_know_is_told_once() -> None:
+def test_changes_that_a_new_broker_does_not_know_are_sent_once() -> None:
     story = Story().open()
     story.publish()
     story.turn()
@@ -751,7 +751,7 @@ def test_a_resubscription_that_cannot_be_served_is_tried_again_and_a_refused_one
     assert soon.phase is Phase.OPEN
 
 
-def test_what_a_new_session_was_asked_for_is_asked_again_when_it_is_resumed() -> None:
+def test_requests_of_a_new_session_are_repeated_when_it_is_resumed() -> None:
     story = Story().open()
     story.subscribe("a == 1")
     story.again(session=6)  # the request is in flight when the connection breaks again
@@ -805,7 +805,7 @@ def test_abandoning_a_subscription_takes_it_back() -> None:
     assert not story.updates(RequestCompleted)
 
 
-def test_matching_is_told_when_it_changes_and_a_lost_advertisement_too() -> None:
+def test_changes_of_matching_and_lost_advertisements_are_reported() -> None:
     story = Story().open()
     offer, request = story.session.desired.advertise("true", 0, story.now)
     story.turn()
@@ -834,7 +834,7 @@ def retransmitted(subscription: SubscriptionState) -> list[int]:
     return [frame.sequence for frame, flags, *_ in subscription.queue if flags & REPLAYED]
 
 
-def test_what_its_publisher_had_to_repeat_after_later_ones_says_so() -> None:
+def test_a_retransmission_after_later_events_is_flagged() -> None:
     story = Story().open()
     subscription = story.subscribe()
     story.deliver(2).deliver(3).deliver(1).deliver(4).deliver(1, publisher=8)
@@ -842,7 +842,7 @@ def test_what_its_publisher_had_to_repeat_after_later_ones_says_so() -> None:
     assert sequences(subscription) == [2, 3, 1, 4, 1]
 
 
-def test_who_is_overtaken_by_priority_is_in_order() -> None:
+def test_an_event_overtaken_by_a_priority_is_in_order() -> None:
     story = Story().open()
     subscription = story.subscribe()
     story.deliver(4, priority=9).deliver(1).deliver(2).deliver(6, priority=9).deliver(3).deliver(7)
@@ -873,7 +873,7 @@ def test_events_come_out_the_same_however_the_bytes_are_cut() -> None:
 
 
 @pytest.mark.parametrize(("policy", "kept"), [("drop_oldest", [3, 4, 5]), ("drop_newest", [1, 2, 3])])
-def test_a_full_buffer_drops_by_policy_and_tells(policy: Any, kept: list[int]) -> None:
+def test_a_full_buffer_drops_by_policy_and_reports_a_gap(policy: Any, kept: list[int]) -> None:
     story = Story().open()
     subscription = story.subscribe(buffer=Buffer(items=3, full=policy))
     for n in range(1, 6):
@@ -943,7 +943,7 @@ def test_late_events_are_flagged_or_counted() -> None:
     assert (stats.late, stats.dropped, stats.pending) == (5, 3, 2)
 
 
-def test_what_the_broker_dropped_is_told() -> None:
+def test_drops_of_the_broker_are_reported() -> None:
     story = Story().open()
     subscription = story.subscribe()
     story.send(
@@ -957,7 +957,7 @@ def test_what_the_broker_dropped_is_told() -> None:
 
 
 @pytest.mark.parametrize(("reason", "kind"), [("outbox_bytes", BufferFull), ("revoked", Refused)])
-def test_a_subscription_that_the_broker_closed_says_why(reason: str, kind: type[Exception]) -> None:
+def test_a_subscription_closed_by_the_broker_has_the_reason(reason: str, kind: type[Exception]) -> None:
     story = Story().open()
     subscription = story.subscribe()
     story.deliver(1).send(Notice(1, NoticeKind.CLOSED, reason))
@@ -965,7 +965,7 @@ def test_a_subscription_that_the_broker_closed_says_why(reason: str, kind: type[
     assert sequences(subscription) == [1]
 
 
-def test_a_slow_application_and_another_way_are_told() -> None:
+def test_slow_consumption_and_reroutes_are_reported() -> None:
     story = Story().open()
     subscription = story.subscribe(buffer=Buffer(items=4))
     story.deliver(1).deliver(2, path=(3, HOME)).deliver(3, path=(3, HOME))
@@ -998,7 +998,7 @@ def test_acknowledgements_go_out_together_once() -> None:
     assert story.turn() == [Acknowledge(1, (20,))]
 
 
-def test_what_nobody_asks_for_is_not_acknowledged() -> None:
+def test_deliveries_without_confirm_are_not_acknowledged() -> None:
     story = Story().open()
     subscription = story.subscribe()
     story.deliver(1).deliver(2, flags=CONFIRM, position=7)
@@ -1041,7 +1041,7 @@ def test_an_acknowledgement_may_ask_for_an_answer_over_reconnects() -> None:
     assert story.updates(RequestCompleted) == [RequestCompleted(request, None)]
 
 
-def test_positions_of_another_log_are_void_and_the_loss_is_told_once_subscribed_again() -> None:
+def test_positions_of_another_log_are_discarded_and_the_loss_is_reported() -> None:
     story = Story().open(log=1)
     subscription = story.subscribe(durable="me")
     story.deliver(1, flags=DURABLE, position=1).deliver(2, flags=DURABLE, position=2)
@@ -1108,7 +1108,7 @@ def test_a_token_of_a_session_that_is_no_more_settles_none_of_the_next() -> None
     assert story.turn() == [Acknowledge(1, (7,))]
 
 
-def test_a_refused_publish_says_what_can_be_done() -> None:
+def test_a_refused_publish_has_a_hint() -> None:
     story = Story().open()
     sequence = story.publish(Confirm.SUBSCRIBERS)
     story.turn()
@@ -1119,7 +1119,7 @@ def test_a_refused_publish_says_what_can_be_done() -> None:
 
 
 @pytest.mark.parametrize("reason", ["Connection refused", "closed by the other end", "certificate has expired"])
-def test_what_can_be_done_about_a_lost_connection_depends_on_why(reason: str) -> None:
+def test_the_hint_of_a_lost_connection_depends_on_the_reason(reason: str) -> None:
     story = Story().open().lose(reason)
     (lost,) = story.updates(Lost)
     assert lost.error.hint == hints.hint(A, reason)

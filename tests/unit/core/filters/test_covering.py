@@ -184,7 +184,7 @@ def test_overlap(one: str, other: str) -> None:
     assert not b.covers(a)
 
 
-def test_what_cannot_be_decided_cheaply_errs_on_the_safe_side() -> None:
+def test_undecided_relations_err_on_the_safe_side() -> None:
     """Covering answers no, intersection answers yes. That costs a forwarded subscription, never a lost event."""
     assert not parse("x <= 5 or x >= 5").covers(parse("has(y) and 0 < x < 9"))  # needs two alternatives at once
     assert not parse("x like 'a%'  or x like 'b_'").covers(parse("x like 'b_' and x like '_c' or x == 1"))
@@ -203,7 +203,7 @@ def test_an_advertisement_leaves_what_it_does_not_name_free() -> None:
     assert not advertisement.intersects(parse("price <= 0 or price > 5 and symbol == 'X'"))
 
 
-def test_nothing_intersects_the_impossible() -> None:
+def test_an_unsatisfiable_filter_intersects_nothing() -> None:
     for text in ("false", "x < ''", "x == 1 and x == 2"):
         assert not EVERYTHING.intersects(parse(text))
         assert EVERYTHING.covers(parse(text))

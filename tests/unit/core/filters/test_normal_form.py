@@ -98,7 +98,7 @@ CONTRADICTIONS = [
 
 
 @pytest.mark.parametrize("text", CONTRADICTIONS)
-def test_what_nothing_satisfies_has_no_alternative(text: str) -> None:
+def test_an_unsatisfiable_filter_has_no_alternative(text: str) -> None:
     assert parse(text).normal == ()
     assert parse(f"y == 5 or {text}").normal == one(numbers(points={5}), "y")
 

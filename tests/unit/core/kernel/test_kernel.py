@@ -31,7 +31,7 @@ def publish(**attributes: Any) -> bytes:
     return publish_head(block, Confirm.NONE) + block
 
 
-def test_it_is_chosen_where_it_is_installed() -> None:
+def test_the_kernel_is_chosen_where_it_is_installed() -> None:
     assert index_name() == "native"
     assert isinstance(new_index(), kernel.Index)
 
@@ -108,7 +108,7 @@ def test_kinds_are_distinguished() -> None:
     assert index.match({}) == [4]
 
 
-def test_what_nothing_satisfies_is_kept_all_the_same() -> None:
+def test_unsatisfiable_filters_are_stored() -> None:
     index, filters = kernel.Index(), {}
     for id in range(1_500):
         filters[id] = parse(f"x not in [true, false] and y > {id}")

@@ -24,7 +24,7 @@ def filled(index: Index, *texts: str) -> list[Filter]:
     return filters
 
 
-def test_it_finds_what_matches_and_nothing_else(index: Index) -> None:
+def test_the_index_finds_exactly_the_matching_filters(index: Index) -> None:
     filled(index, "symbol == 'IBM'", "symbol == 'IBM' and price < 120", "price > 100", "has(halted)", "true", "false")
     assert sorted(index.match({"symbol": "IBM", "price": 119})) == [0, 1, 2, 4]
     assert sorted(index.match({"symbol": "HP", "halted": False})) == [3, 4]

@@ -37,7 +37,7 @@ def test_relatives() -> None:
 
 
 @pytest.mark.parametrize("lone", [WHOLE, Dz("0*")])
-def test_what_is_no_half_has_no_sibling(lone: Dz) -> None:
+def test_the_whole_space_has_no_sibling(lone: Dz) -> None:
     with pytest.raises(SpaceInvalid):
         lone.sibling()
 

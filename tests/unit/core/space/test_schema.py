@@ -150,7 +150,7 @@ def test_texts_are_distinguished_by_their_first_bytes() -> None:
         (Interval(hi="B\0", hi_open=True), False),
     ],
 )
-def test_what_of_texts_is_exact(constraint: ValueRange, exact: bool) -> None:
+def test_prefix_domains_are_exact_for_prefixes_alone(constraint: ValueRange, exact: bool) -> None:
     assert side_of(TextPrefix(2), constraint).exact is exact
 
 
@@ -252,7 +252,7 @@ def test_a_schema_travels() -> None:
         '{"attributes": [{"name": "a", "type": "enum", "values": [[1]]}]}',
     ],
 )
-def test_what_is_no_schema_is_refused(text: str) -> None:
+def test_invalid_schemas_are_refused(text: str) -> None:
     with pytest.raises(SpaceInvalid):
         Schema.from_json(text)
 

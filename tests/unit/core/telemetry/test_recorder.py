@@ -141,7 +141,7 @@ def test_order_is_kept_around_the_end_and_losses_are_counted(native: bool) -> No
 
 
 @BOTH
-def test_what_is_taken_stays_as_it_was(native: bool) -> None:
+def test_taken_records_do_not_change(native: bool) -> None:
     recorder = made(4, native=native)
     recorder.put(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, int(RecordKind.PUBLISH), 0, 1, 0)
     (piece,) = recorder.filled()
@@ -152,7 +152,7 @@ def test_what_is_taken_stays_as_it_was(native: bool) -> None:
 
 @NATIVE
 @pytest.mark.parametrize("wrong", [(-1, 0, 0), (0, -1, 0), (0, 0, -1)])
-def test_what_makes_no_sense_is_refused(wrong: tuple[int, int, int]) -> None:
+def test_invalid_records_are_refused(wrong: tuple[int, int, int]) -> None:
     recorder, frame = made(4, native=True), EventFrame(encode_block(Event({}, publisher=1, sequence=1)))
     number, within_us, delay_us = wrong
     with pytest.raises(ValueError, match="negative"):

@@ -265,7 +265,7 @@ def test_a_full_disk_loses_records_and_counts_them(tmp_path: Path) -> None:
     assert telemetry.ring.written == 14 == telemetry.ring.taken
 
 
-def test_a_directory_that_vanishes_is_made_anew(tmp_path: Path) -> None:
+def test_a_deleted_directory_is_created_again(tmp_path: Path) -> None:
     place = tmp_path / "broker-north"
     segments = SegmentWriter(place, 1, 2, SegmentLimits())
     segments.open()

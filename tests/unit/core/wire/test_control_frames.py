@@ -172,7 +172,7 @@ def test_as_deep_as_allowed() -> None:
         Ping(2**64),
     ],
 )
-def test_what_the_other_end_would_refuse_is_not_sent(frame: ControlFrame) -> None:
+def test_frames_that_a_receiver_refuses_are_not_encoded(frame: ControlFrame) -> None:
     with pytest.raises(ValueError, match=type(frame).__name__):
         encode_frame(frame)
 

@@ -169,7 +169,7 @@ def test_feeding_ahead_of_taking() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_what_is_fed_may_be_reused(kind: type) -> None:
+def test_a_fed_buffer_may_be_reused(kind: type) -> None:
     data = bytearray(PUBLISH * 3)
     decoder = opened()
     decoder.feed(kind(data) if kind is not bytearray else data)
@@ -194,7 +194,7 @@ def test_consumed_bytes_are_released() -> None:
         assert decoder.held_bytes == 0
 
 
-def test_a_length_that_lies_costs_nothing() -> None:
+def test_a_false_length_costs_no_memory() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -188,7 +188,7 @@ def test_a_malformed_message_is_one_frame_error(name: str, body: bytes) -> None:
         (SourceRouted((1, 2, 1), 1, 0, b""), "circle"),
     ],
 )
-def test_what_an_envelope_may_not_be(frame: ControlFrame, problem: str) -> None:
+def test_invalid_envelopes_are_refused(frame: ControlFrame, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         encode_frame(frame)
     fields = {name: getattr(frame, name) for name in FRAME_SCHEMAS[number_of(frame)].checks}

@@ -50,7 +50,7 @@ def test_both_make_the_same(in_python: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_nothing_can_change_under_a_proof(length: int) -> None:
+def test_a_mac_covers_every_part_of_an_event(length: int) -> None:
     prover, block = event_mac.EventProver(KEY), bytes(length)
     proof = prover.prove(7, 8, 1, block)
     assert proof == prover.prove(7, 8, 1, block), "a prover computes any number of MACs"

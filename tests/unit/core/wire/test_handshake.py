@@ -142,13 +142,13 @@ def test_a_welcome_may_only_grant_what_was_offered(welcome: Welcome, fault: Fram
     assert handshake.state is State.HELLO_SENT
 
 
-def test_nothing_but_handshake_frames() -> None:
+def test_other_frames_before_the_handshake_are_refused() -> None:
     with pytest.raises(FrameError) as caught:
         acceptor().receive(Ping(1))
     assert caught.value.fault is FrameFault.ORDER
 
 
-def test_the_acceptor_does_not_speak_first() -> None:
+def test_the_acceptor_does_not_send_first() -> None:
     with pytest.raises(AssertionError):
         acceptor().start()
 

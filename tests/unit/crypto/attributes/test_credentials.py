@@ -175,7 +175,7 @@ def test_a_union_is_a_box_for_each_conjunction() -> None:
 
 
 @pytest.mark.parametrize("filter", ["false", "side == 'hold'", "price == 'x'", "price > 999 or side == 3"])
-def test_what_matches_nothing_is_refused(filter: str) -> None:
+def test_unsatisfiable_filters_are_refused(filter: str) -> None:
     with pytest.raises(SealInvalid, match="no event"):
         quotes().boxes(parse(filter))
 
@@ -231,7 +231,7 @@ def test_broken_schemas_are_refused(change: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{", "null", '{"attributes": 3, "epochs": {}}', "[" * 100_000])
-def test_what_is_no_schema_is_refused(text: str) -> None:
+def test_invalid_schemas_are_refused(text: str) -> None:
     with pytest.raises(SealInvalid):
         Schema.from_json(text)
 

@@ -124,7 +124,7 @@ def test_requests_outside_the_policy_are_denied_without_a_reason(
 
 
 @pytest.mark.parametrize("filter", ["area < 16", "area >= 100 and location == 'Paris'", "area in [1, 2, 3]"])
-def test_what_one_filter_of_the_policy_covers_is_issued(office: Office, filter: str) -> None:
+def test_keys_are_issued_for_filters_that_a_policy_filter_covers(office: Office, filter: str) -> None:
     assert office.keys("alice", filter)["ok"]
 
 
@@ -196,7 +196,7 @@ def test_tokens_are_bounded() -> None:
 # --- rate limits and errors -------------------------------------------------------------------------------------------
 
 
-def test_each_caller_has_its_own_pace(office: Office) -> None:
+def test_each_caller_has_its_own_rate_limit(office: Office) -> None:
     line = b'{"v": 1, "ask": "realm"}'
     assert all(office.send("alice", line)["ok"] for _ in range(ISSUES_BURST))
     assert office.send("alice", line)["error"] == "too_often"

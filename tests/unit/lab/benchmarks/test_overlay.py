@@ -126,7 +126,7 @@ def test_changes_are_counted_in_the_worst_stretch() -> None:
     [(3, [0, 1, 2], 0), (3, [0, 2], 2), (3, [0, 1, 1, 2], 3), (3, [0, 2, 1], 2)],
     ids=["right", "one lost", "one twice", "out of order"],
 )
-def test_what_went_wrong_is_counted(sent: int, numbers: list[int], wrong: int) -> None:
+def test_missing_and_wrong_events_are_counted(sent: int, numbers: list[int], wrong: int) -> None:
     flow = Traffic()
     flow.sent = sent
     flow.seen = [Seen(0.0, number, ()) for number in numbers]

@@ -85,7 +85,7 @@ def counts_of(counters: SharedCounters) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("measure", [False, True])
-def test_a_listener_tells_phases_apart_however_late_an_event_comes(tmp_path: Path, measure: bool) -> None:
+def test_a_listener_assigns_late_events_to_their_phase(tmp_path: Path, measure: bool) -> None:
     counters = SharedCounters.create(tmp_path / "board", subscribers=1, samples=2)
     listener = Listener(counters, 0, measure=measure)
     feed(listener, WARM, [0, 1])
@@ -145,7 +145,7 @@ def test_events_are_of_one_size_in_every_form() -> None:
         assert parse(EVERYTHING).matches(quote.attributes)
 
 
-def test_an_interest_takes_one_event_in_a_hundred_and_its_count_is_what_filters_say() -> None:
+def test_an_interest_matches_one_event_in_a_hundred() -> None:
     events, wanted = quotes(5, 200), interests(5, 300)
     counts = matches(events, wanted)
     filters = [parse(interest.filter) for interest in wanted]
@@ -232,14 +232,14 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert gone(child)
 
 
-def test_a_process_that_ends_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_the_last_output_of_an_ended_process_is_reported(tmp_path: Path) -> None:
     with TrialProcesses(tmp_path) as children:
         children.start("server", [sys.executable, "-c", "import sys; sys.exit('no such thing')"])
         with pytest.raises(TrialFailed, match="server ended with 1: no such thing"):
             children.wait("never", lambda: False, 20)
 
 
-def test_what_is_measured_on_a_stopped_process_does_not_count(tmp_path: Path) -> None:
+def test_a_trial_with_a_stopped_process_fails(tmp_path: Path) -> None:
     with TrialProcesses(tmp_path) as children:
         process = children.start("server", SLEEP)
         children.check()
@@ -286,7 +286,7 @@ def judge(place: Path, numbers: list[int], *, expected: int, warm: int = 0) -> t
     return found.delivered, found.lost
 
 
-def test_what_is_late_from_the_warm_up_is_not_counted_as_measured(tmp_path: Path) -> None:
+def test_late_events_of_the_warm_up_are_not_measured(tmp_path: Path) -> None:
     assert judge(tmp_path, list(range(512)), expected=512, warm=256) == (512, 0)
 
 
@@ -300,7 +300,7 @@ def test_one_lost_and_another_twice_is_refused_though_the_count_is_right(tmp_pat
         judge(tmp_path, [0, 1, 1, 3], expected=4)
 
 
-def test_what_is_lost_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_events_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trials, "QUIET_S", 0.01)
     assert judge(tmp_path, [0, 1, 3], expected=4) == (3, 1)
 
@@ -317,7 +317,7 @@ def test_a_phase_without_an_event_gives_no_outcome(
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
-def test_every_contender_has_a_name_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_contender_has_a_name_and_lists_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert OURS.missing() is None
     assert {rival.key for rival in RIVALS} == {"nats", "mosquitto", "zenoh", "zeromq", "activemq"}
     monkeypatch.setattr("plait_lab.competitors.contender.find_program", lambda name: None)
@@ -325,7 +325,7 @@ def test_every_contender_has_a_name_and_says_what_it_lacks(monkeypatch: pytest.M
     assert all(rival.missing() for rival in RIVALS)
 
 
-def test_what_is_installed_is_the_extra_and_no_registry_is_named() -> None:
+def test_the_installed_packages_are_those_of_the_extra() -> None:
     project = tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"]
     assert tuple(project["optional-dependencies"]["rivals"]) == installation.PYTHON_PACKAGES
     command = installation.python_command()
@@ -360,7 +360,7 @@ def field(monkeypatch: pytest.MonkeyPatch) -> Participants:
     return Participants(lambda step: None)
 
 
-def test_who_cannot_be_measured_is_told_and_plait_has_to_be(field: Participants) -> None:
+def test_a_failed_contender_is_skipped_and_a_failed_plait_raises(field: Participants) -> None:
     def fail(server: object) -> None:
         raise TrialFailed("server ended with 1: why")
 
@@ -453,12 +453,12 @@ def test_a_failed_figure_is_shown_as_failed_in_tables_and_json() -> None:
     assert (record["reached"], record["met"], record["beside"]) == (None, False, {"other": None})
 
 
-def test_everybody_has_a_turn_in_rotating_order(field: Participants) -> None:
+def test_contenders_take_turns_in_rotating_order(field: Participants) -> None:
     first, second = list(field.present[:2])
     assert list(field.rounds(2, [first, second], "something")) == [first, second, second, first]
 
 
-def test_who_takes_part_is_told_with_versions_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_participants_are_listed_with_versions_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plait_lab.competitors.participants.RIVALS", RIVALS[:1])
     monkeypatch.setattr(type(RIVALS[0]), "missing", lambda self: "no program")
     ours, absent = Participants(lambda step: None).figures()

@@ -37,7 +37,7 @@ def test_lines_2_to_7_what_has_nothing_in_common_is_left_out() -> None:
     assert set(bench.peer.candidates.publishers) == {5}
 
 
-def test_line_8_what_is_not_heard_of_any_more_is_forgotten() -> None:
+def test_line_8_silent_peers_are_forgotten() -> None:
     bench = Bench("10", with_settings=settings(view_age_max=3))
     bench.gossip(profile(2, "1"), profile(5, "", bound=0.0))
     bench.peer.candidates.subscribers[7] = bench.peer.candidates.subscribers[2]
@@ -96,7 +96,7 @@ def test_line_17_a_tighter_bound_is_refused_with_a_hint() -> None:
     assert not bench.take(Accept)
 
 
-def test_what_we_do_not_cover_is_refused() -> None:
+def test_a_connect_outside_the_subscription_is_refused() -> None:
     bench = Bench("10")
     bench.child(profile(8, "11"))
     assert bench.take(PotentialParent)
@@ -154,7 +154,7 @@ def test_property_4_in_words_only_children_at_one_point_are_in_each_others_way()
     assert len(bench.peer.children.by_id) == 4  # 110 and 111 had to go
 
 
-def test_the_number_of_links_is_bounded_whatever_the_places() -> None:
+def test_the_number_of_children_is_bounded() -> None:
     bench = Bench("", bound=1.0, with_settings=PeerSettings(policies=BY_POINTS, links_max=4))
     for number in range(8):
         bench.child(profile(10 + number, f"{number:03b}"))
@@ -215,7 +215,7 @@ def test_parents_live_as_long_as_they_answer(silent: bool) -> None:
     assert (2 in bench.peer.parents.by_id) is not silent
 
 
-def test_a_child_that_is_none_is_told_so() -> None:
+def test_a_beat_of_an_unknown_child_is_answered_with_disconnect() -> None:
     bench = Bench("10", bound=3.0)
     bench.receive(8, Pulse(1))
     assert [to for to, _ in bench.take(Disconnect)] == [8]

@@ -22,7 +22,7 @@ def connected(bound: float = 3.0) -> Bench:
     return bench
 
 
-def test_lines_9_to_11_down_to_the_children_that_want_it() -> None:
+def test_lines_9_to_11_forward_to_the_matching_children() -> None:
     bench = connected()
     bench.event(2, "101")
     assert [(to, event.delay, event.hops) for to, event in bench.take(PeerEvent)] == [(8, 2.0, 2)]
@@ -58,7 +58,7 @@ def test_lines_6_to_8_from_a_publisher_that_only_we_know_it_goes_up_and_down() -
     assert [to for to, _ in bench.take(PeerEvent)] == [2, 8]
 
 
-def test_what_the_parent_has_from_above_does_not_go_up() -> None:
+def test_events_from_a_parent_are_not_forwarded_up() -> None:
     bench = connected()
     bench.event(8, "101", publisher=50)
     assert [to for to, _ in bench.take(PeerEvent)] == []
@@ -100,7 +100,7 @@ def test_property_1_nothing_outside_the_subscription_is_delivered_or_passed_on()
     assert bench.peer.counters.outside == 1
 
 
-def test_what_strangers_send_is_not_taken() -> None:
+def test_events_of_unconnected_peers_are_dropped() -> None:
     bench = connected()
     bench.event(66, "101")
     assert not bench.delivered
@@ -116,7 +116,7 @@ def test_false_positives_are_counted_and_kept_from_the_application() -> None:
     assert bench.peer.counters.false_positives == 1
 
 
-def test_section_2_7_a_parent_that_becomes_too_late_by_its_own_word_is_left() -> None:
+def test_section_2_7_a_parent_that_announces_too_long_a_delay_is_left() -> None:
     bench = Bench("1", bound=3.0, with_settings=settings(PLAIT))
     bench.adopt(profile(2, "", bound=9.0, delay=1.0), "1", sources={50: 1.0})
     bench.peer.parents.by_id[2].sources = {50: 2.0}
@@ -192,7 +192,7 @@ def test_publishers_of_one_parent_are_remembered_up_to_a_limit() -> None:
     assert len(bench.peer.dissemination._highest) <= bench.peer.state.settings.publishers_max
 
 
-def test_a_publisher_says_many_at_once_to_those_who_want_them() -> None:
+def test_a_publisher_sends_a_batch_to_the_matching_children() -> None:
     bench = Bench("", bound=0.0)
     bench.child(profile(8, "10", bound=3.0))
     bench.child(profile(9, "0", bound=3.0))

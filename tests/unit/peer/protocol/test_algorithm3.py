@@ -44,16 +44,16 @@ def test_line_2_not_before_its_time() -> None:
     assert refused(ThesisParentPolicy, false=1.0, periods=6).peer.dz == ("1011",)
 
 
-def test_ours_goes_just_as_far_as_wins_a_place() -> None:
+def test_plait_coarsens_no_further_than_needed_for_a_parent() -> None:
     assert refused(WinningCoarser, false=1.0, bar=0.1, periods=20).peer.dz == ("101",)
     assert refused(WinningCoarser, false=1.0, bar=0.2, periods=20).peer.dz == ("10",)
 
 
-def test_ours_does_not_coarsen_where_that_wins_nothing() -> None:
+def test_plait_does_not_coarsen_without_a_gain() -> None:
     assert refused(WinningCoarser, false=0.07, bar=0.25).peer.dz == ("1011",)
 
 
-def test_ours_takes_it_back_when_it_did_not_help() -> None:
+def test_plait_undoes_a_useless_coarsening() -> None:
     bench = refused(WinningCoarser, false=1.0, bar=0.1, periods=60)
     assert bench.peer.counters.coarsened >= 1
     assert bench.peer.counters.refined >= 1
@@ -111,7 +111,7 @@ def test_2_5_1_what_nobody_measures_is_taken_to_be_average() -> None:
     assert aggregated({"10": 3.0}, "1", overall=8.0) == 3.0 + 2.0
 
 
-def test_a_subscription_never_loses_what_is_wanted() -> None:
+def test_the_subscription_always_covers_the_interest() -> None:
     bench = refused(ThesisParentPolicy, false=1.0)
     with pytest.raises(AssertionError, match="property 2"):
         bench.peer.accuracy._change_subscription(("0",))
@@ -144,7 +144,7 @@ def test_a_declared_bandwidth_is_measured_against_and_obeyed(events_per_s_max: f
 
 
 @pytest.mark.parametrize(("events_per_s_max", "dz"), [(1.5, "1011"), (3.0, "101"), (6.0, "10")])
-def test_nobody_coarsens_beyond_a_declared_bandwidth(events_per_s_max: float, dz: str) -> None:
+def test_coarsening_stays_within_the_declared_bandwidth(events_per_s_max: float, dz: str) -> None:
     """The publisher sends 16 events a second: four fall into a quarter of the space, two into an eighth, and so on."""
     declared = settings(THESIS, false_share=1.0, events_per_s_max=events_per_s_max)
     bench = Bench("1011", bound=1.0, with_settings=declared)

@@ -45,7 +45,7 @@ def hello(token: str | None) -> Hello:
 # --- good ones --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_said_is_a_broker_for_this_machine() -> None:
+def test_without_settings_a_broker_serves_this_machine_alone() -> None:
     found = configured("")
     assert (str(found.listen), str(found.http), found.data) == ("127.0.0.1:4680", "127.0.0.1:4681", None)
     assert found == Configuration()
@@ -53,7 +53,7 @@ def test_nothing_said_is_a_broker_for_this_machine() -> None:
     assert isinstance(auth_config(found, None).gate, OpenGate)
 
 
-def test_everything_can_be_said(tmp_path: Path) -> None:
+def test_every_setting_can_be_given(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem", "ca.pem"):
         (tmp_path / name).write_text("x")
     file = tmp_path / "broker.toml"
@@ -143,7 +143,7 @@ def test_endpoints_print_as_they_are_read(text: str, host: str, port: int) -> No
     [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)]
     + [("::", False), ("10.0.0.1", False), ("localhost.example", False), ("127.0.0.1.example", False)],
 )
-def test_what_is_this_machine(host: str, loopback: bool) -> None:
+def test_loopback_addresses_are_this_machine(host: str, loopback: bool) -> None:
     assert Endpoint(host, 1).loopback is loopback
 
 
@@ -176,7 +176,7 @@ def test_principals_come_in_by_token_or_certificate_and_have_their_rules() -> No
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:4680", "[::]:4680", "broker.example:4680"])
-def test_beyond_this_machine_nothing_said_wants_a_token_that_nobody_knows(listen: str) -> None:
+def test_beyond_this_machine_a_random_token_is_required_by_default(listen: str) -> None:
     found = configured(f"listen = '{listen}'")
     assert needs_token(found)
     drawn = generate_token()
@@ -188,7 +188,7 @@ def test_beyond_this_machine_nothing_said_wants_a_token_that_nobody_knows(listen
         auth_config(found, None)
 
 
-def test_http_is_read_by_who_may_hear_everything_or_has_its_token() -> None:
+def test_http_needs_its_token_or_the_right_to_all_events() -> None:
     found = configured("""
         http = "0.0.0.0:4681"
         [access]
@@ -250,7 +250,7 @@ def test_open_access_does_not_open_http_beyond_this_machine() -> None:
         "[access]\nprincpals = []",
     ],
 )
-def test_access_rules_that_say_too_little_or_too_much_let_nobody_in(text: str) -> None:
+def test_incomplete_or_unknown_access_rules_are_refused(text: str) -> None:
     assert mistake(text).startswith("configuration: access")
 
 
@@ -292,7 +292,7 @@ def test_access_rules_that_say_too_little_or_too_much_let_nobody_in(text: str) -
         ("x = [" * 5000, "configuration: "),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_by_key(text: str, says: str) -> None:
+def test_a_mistake_is_reported_by_its_key(text: str, says: str) -> None:
     assert says in mistake(text)
 
 
@@ -393,7 +393,7 @@ def test_a_secret_is_in_no_representation(tmp_path: Path) -> None:
         f"[[access.principals]]\nname = 'a'\ntoken = '{CANARY}'\n[[access.principals]]\nname='b'\ntoken='{CANARY}'",
     ],
 )
-def test_a_mistake_about_a_secret_does_not_tell_it(text: str) -> None:
+def test_a_mistake_in_a_secret_does_not_print_it(text: str) -> None:
     mistake(text)  # which looks for the canary
 
 

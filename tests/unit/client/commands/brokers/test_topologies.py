@@ -29,7 +29,7 @@ def test_brokers_that_no_way_leads_to_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["a", "a b c", "a a", "A b", "a " + "b" * 40])
-def test_what_is_no_link_is_shown(tmp_path: Path, line: str) -> None:
+def test_invalid_links_are_reported_with_their_text(tmp_path: Path, line: str) -> None:
     with pytest.raises(WrongUse, match="is no link"):
         read(tmp_path, f"x y\n{line}\n")
 

@@ -43,7 +43,7 @@ def test_a_shape_in_one_word(written: str, changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "written", ["", "delay", "delay=", "delay=-1s", "speed=3", "loss=100%", "loss=x", "bandwidth=10", "flow=sideways"]
 )
-def test_what_is_no_shape_is_said(written: str) -> None:
+def test_invalid_shapes_are_reported(written: str) -> None:
     with pytest.raises(click.BadParameter):
         ShapeText().convert(written, None, None)
 
@@ -104,7 +104,7 @@ def test_a_relay_is_started_changed_and_shown() -> None:
     "place", ["", "nowhere", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "a b:1", "me@a:1", ":1"]
 )
 @pytest.mark.parametrize("option", ["--to", "--listen", "--control"])
-def test_what_is_no_place_is_said_before_anything_listens(option: str, place: str) -> None:
+def test_invalid_addresses_are_reported_before_listening(option: str, place: str) -> None:
     options = {"--to": "127.0.0.1:4680"} | {option: place}
     shown = CliRunner().invoke(plait, ["chaos", "relay", *(part for pair in options.items() for part in pair)])
     assert shown.exit_code == 2
@@ -131,7 +131,7 @@ def test_port_zero_is_for_who_listens() -> None:
     ],
 )
 @pytest.mark.parametrize("command", [["show"], ["set", "--cut"]])
-def test_what_is_no_relay_is_said_in_one_line(command: list[str], answer: bytes, why: str) -> None:
+def test_a_missing_relay_is_reported_in_one_line(command: list[str], answer: bytes, why: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -152,7 +152,7 @@ def test_what_is_no_relay_is_said_in_one_line(command: list[str], answer: bytes,
     assert hint.startswith("Hint: ")
 
 
-def test_the_http_side_of_something_else_is_said_in_one_line() -> None:
+def test_a_foreign_http_server_is_reported_in_one_line() -> None:
     """A broker's port for clients answers a request with a frame."""
     command = [sys.executable, "-m", "plait", "broker", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -191,6 +191,6 @@ def test_a_broker_is_found_by_its_name_and_by_its_id() -> None:
         send_signal(name, signal.SIGCONT)
 
 
-def test_what_is_no_broker_is_left_alone() -> None:
+def test_processes_that_are_no_brokers_get_no_signal() -> None:
     with pytest.raises(WrongUse, match="no Plait broker"):
         send_signal("1", signal.SIGCONT)

@@ -48,14 +48,14 @@ def test_all_is_well() -> None:
     assert record.delay_s(subscriber, ("calm", 1)) == 0.5
 
 
-def test_what_was_lost_in_the_crash_is_no_fault_except_of_the_durable_one() -> None:
+def test_losses_of_the_crash_are_faults_of_the_durable_subscription_alone() -> None:
     for durable in (False, True):
         record, subscriber, matching = recorded(durable=durable)
         del subscriber.received[matching["crash"][0]]
         assert bool(find_faults(record)) is durable
 
 
-def test_who_is_at_home_elsewhere_loses_nothing_in_the_crash() -> None:
+def test_subscribers_at_other_brokers_lose_nothing_in_the_crash() -> None:
     record, subscriber, matching = recorded(at="tokyo")
     assert find_faults(record) == []
     del subscriber.received[matching["crash"][0]]
@@ -70,7 +70,7 @@ def test_events_are_to_leave_the_slowed_link() -> None:
     assert len(find_faults(record)) == 1
 
 
-def test_what_was_never_confirmed_the_durable_one_may_lack_and_that_is_told() -> None:
+def test_unconfirmed_events_may_miss_the_durable_subscription_and_are_reported() -> None:
     record, subscriber, matching = recorded(durable=True)
     del subscriber.received[matching["crash"][0]]
     record.published[matching["crash"][0]].confirmed = False

@@ -42,7 +42,7 @@ def broker(**settings: str) -> dict[str, str]:
         (check_data({}), "ok", "nothing is stored"),
     ],
 )
-def test_it_names_the_mistake_and_what_to_do(found: Finding, state: str, said: str) -> None:
+def test_each_check_names_the_mistake_and_the_remedy(found: Finding, state: str, said: str) -> None:
     assert found.state == state
     assert said in found.found
     assert bool(found.hint) == (state != "ok")

@@ -36,7 +36,7 @@ def topology(*links: str, brokers: str = "") -> dict[str, Any]:
         (["ha", "hb", "hc", "hd", "he", "hf"], "broker h, links a - h, b - h, c - h, d - h, e - h and 1 more", "links"),
     ],
 )
-def test_what_would_split_the_overlay_is_named(links: list[str], found: str, hint: str) -> None:
+def test_links_whose_loss_splits_the_overlay_are_named(links: list[str], found: str, hint: str) -> None:
     finding = overlay_finding(topology(*links))
     assert found in finding.found
     assert hint in finding.hint

@@ -113,7 +113,7 @@ def test_every_service_is_watched_comes_back_and_holds_no_secret() -> None:
     assert all(one < other for one, other in pairwise(ports)), "no two want the same"
 
 
-def test_what_is_there_without_being_asked_for() -> None:
+def test_only_examples_and_grafana_need_a_profile() -> None:
     base, _ = written()
     asked_for = {name: each["profiles"] for name, each in base["services"].items() if "profiles" in each}
     examples = [f"publisher-{n}" for n in (1, 2)] + [f"subscriber-{n}" for n in (1, 2, 3)]
@@ -143,7 +143,7 @@ def test_a_graph_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [("a a\n", "no link"), ("a b c\n", "no link"), ("", "0 brokers")])
-def test_what_is_no_graph_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_graphs_are_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "graph").write_text(text)
     result = CliRunner().invoke(plait, ["gen", "compose", "--topology", str(tmp_path / "graph")])
     assert result.exit_code == 2

@@ -75,7 +75,7 @@ def test_files_are_written_once(tmp_path: Path) -> None:
         assert CliRunner().invoke(plait, [*asked, "--replace"]).exit_code == 0
 
 
-def test_what_compose_files_mount_is_beside_them(tmp_path: Path) -> None:
+def test_mounted_files_are_written_next_to_compose_files(tmp_path: Path) -> None:
     assert CliRunner().invoke(plait, ["gen", "compose", "--output", str(tmp_path)]).exit_code == 0
     mounted = set(re.findall(r'"\./([\w/]+):/', (tmp_path / "compose.yaml").read_text()))
     assert {"keys", "examples", "prometheus"} <= mounted
@@ -89,7 +89,7 @@ def test_a_target_is_an_address(tmp_path: Path, target: str) -> None:
     assert ran.exit_code == 2
 
 
-def test_a_token_and_tls_are_told() -> None:
+def test_token_and_tls_are_in_the_configuration() -> None:
     text = prometheus_files([ScrapeTarget("north", "n:4681")], "/run/secrets/token", tls=True)["prometheus.yml"]
     assert "scheme: https" in text
     assert 'credentials_file: "/run/secrets/token"' in text

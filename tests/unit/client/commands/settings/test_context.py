@@ -92,7 +92,7 @@ def test_a_damaged_file_is_named(home: Path, text: str) -> None:
     assert str(home) in ran.stderr
 
 
-def test_the_http_side_is_one_port_higher_unless_told() -> None:
+def test_http_is_one_port_above_the_url_by_default() -> None:
     assert http_address(Target("plait://127.0.0.1:4680", "default")) == "http://127.0.0.1:4681"
     assert http_address(Target("plait://[::1]:5000", "--url")) == "http://[::1]:5001"
     assert http_address(Target("plait://x:1", "context", http="y:2")) == "http://y:2"

@@ -67,7 +67,7 @@ def test_attributes_read_back_as_they_were_shown() -> None:
     assert parse_pairs(pairs) == attributes
 
 
-def test_nothing_from_the_network_draws_on_a_terminal() -> None:
+def test_control_characters_from_the_network_are_not_printed() -> None:
     hostile = "\x1b[2J\x07\x9b31m\u202e\r"
     assert printable(hostile).isprintable()
     assert attributes_text({"x": hostile}).isprintable()
@@ -81,7 +81,7 @@ def test_json_is_json() -> None:
     assert json_text({"big": 2**200}) == f'{{"big": {2**200}}}'
 
 
-def test_a_payload_is_text_or_says_that_it_is_none() -> None:
+def test_a_payload_is_shown_as_text_or_as_its_size() -> None:
     assert payload_json("grüß".encode()) == "grüß"
     assert payload_json(b"") == ""
     assert payload_json(b"\xff\x00") == {"base64": "/wA="}

@@ -105,7 +105,7 @@ def test_a_broker_is_eleven_columns_of_a_hundred_and_ten(items: dict[str, list[d
     assert header.split() == [column.title for column in LISTINGS["brokers"]]
 
 
-def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -> None:
+def test_columns_read_fields_that_brokers_send(items: dict[str, list[dict[str, Any]]]) -> None:
     """A column with an unknown field would always be empty."""
     said = {
         what: {column.title for column in columns if any(column.cell(row) for row in items[what])}
@@ -116,7 +116,7 @@ def test_columns_read_what_brokers_say(items: dict[str, list[dict[str, Any]]]) -
     assert silent == {"brokers": set(), "links": of_brokers, "clients": {"STATE"}, "subs": {"STATE"}, "advs": set()}
 
 
-def test_of_a_broker_that_is_out_of_reach_nothing_is_counted() -> None:
+def test_an_unreachable_broker_has_no_counts() -> None:
     world = LinkedBrokers({(0, 1): 0.001})
     world.run()
     world.hang_up(world.wire(0, 1))
@@ -142,7 +142,7 @@ def test_states_in_a_word() -> None:
 @pytest.mark.parametrize(
     "strange", [{}, {"counters": 7, "dropped": "x", "uptime_s": [], "delay_ms": True, "filter": {}}]
 )
-def test_another_broker_may_say_anything(what: str, strange: dict[str, object]) -> None:
+def test_columns_accept_any_value_of_another_broker(what: str, strange: dict[str, object]) -> None:
     assert all(isinstance(column.cell(strange), str) for column in LISTINGS[what])
 
 
@@ -154,7 +154,7 @@ def test_spare_columns_go_in_their_order() -> None:
         assert fitted(columns, rows, spare, width) == (kept, [[f"{name.lower() * 4}" for name in kept]])
 
 
-def test_a_spare_column_that_says_nothing_goes_however_wide_the_terminal_is() -> None:
+def test_an_empty_spare_column_is_hidden_at_any_width() -> None:
     assert fitted(["A", "B", "C"], [["a", "", ""], ["a", "", ""]], {"B": 1}, 200)[0] == ["A", "C"]
 
 
