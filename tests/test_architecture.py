@@ -31,7 +31,7 @@ NO_IO = {"asyncio", "socket", "selectors", "ssl", "time", "random", "secrets", "
 NO_IO |= {"os", "io", "pathlib", "tempfile", "sqlite3", "datetime", "logging"}
 """Law 1: time, randomness and the outside world come to protocols as arguments."""
 
-ASKS_OUTSIDE = {"plait_core/native.py": {"os"}}
+READS_ENVIRONMENT = {"plait_core/native.py": {"os"}}
 """Modules that read the environment once, while they are imported: whether to use the kernel."""
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base", "stuff", "tools"}
@@ -72,12 +72,12 @@ def test_imports_follow_the_design(package: str, path: Path) -> None:
 
 
 BROKER = ROOT / "broker" / "plait_broker"
-FACES = {"command.py", "testing.py", "__main__.py"}
+IO_MODULES = {"command.py", "testing.py", "__main__.py"}
 
 
 def protocols() -> list[Path]:
     """The modules of the broker that do no I/O."""
-    top = [path for path in sorted(BROKER.glob("*.py")) if path.name not in FACES]
+    top = [path for path in sorted(BROKER.glob("*.py")) if path.name not in IO_MODULES]
     return top + [path for room in ("pipeline", "clients", "overlay", "tracing") for path in modules(BROKER / room)]
 
 
@@ -99,7 +99,7 @@ def test_the_brokers_protocol_does_no_io(path: Path) -> None:
     "path", [*modules(ROOT / "core" / "plait_core"), *modules(ROOT / "crypto" / "plait_crypto")], ids=by_path
 )
 def test_the_core_does_no_io(path: Path) -> None:
-    allowed = ASKS_OUTSIDE.get("/".join(path.parts[-2:]), set())
+    allowed = READS_ENVIRONMENT.get("/".join(path.parts[-2:]), set())
     assert not set(imports(path)) & NO_IO - allowed
 
 
@@ -131,12 +131,12 @@ def test_no_input_is_ever_executed(package: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(("package", "path"), all_modules(), ids=by_path)
-def test_rooms_are_of_human_size(package: str, path: Path) -> None:
+def test_modules_and_functions_are_short(package: str, path: Path) -> None:
     text = path.read_text()
-    assert path.stem not in VAGUE, "a name that says nothing"
+    assert path.stem not in VAGUE, "a vague name"
     assert len(text.splitlines()) <= FILE_LINES_MAX + 100, "is it two things?"
     tree = ast.parse(text)
-    assert ast.get_docstring(tree) or len(text.splitlines()) < 20, "a module says what it is"
+    assert ast.get_docstring(tree) or len(text.splitlines()) < 20, "a module has a docstring"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno <= FUNCTION_LINES_MAX + 10, f"{node.name} is two things"

@@ -66,7 +66,7 @@ def test_nothing_confirmed_is_lost(town: Deployment, tmp_path: Path) -> None:
     for reader, reading in found.items():
         assert not reading.lost, f"{reader}: {len(reading.lost)} were confirmed and are lost, as {reading.lost[:5]}"
         assert not reading.twice, f"{reader}: {len(reading.twice)} came twice, as {reading.twice[:5]}"
-        assert not reading.astray, f"{reader}: nobody asked for {reading.astray[:5]}"
+        assert not reading.astray, f"{reader} received unrequested events: {reading.astray[:5]}"
         assert not reading.disordered, f"{reader}: {reading.disordered} came out of order"
     assert _crowd(out)[-1][1] == _crowd(out)[0][1], "the crowd is back"
 

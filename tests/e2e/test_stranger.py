@@ -88,7 +88,7 @@ def typed(machine: str, command: str) -> str:
 def test_readme_is_enough(machine: str) -> None:
     readme = (ROOT / "README.md").read_text()
     for command in ("make demo", "make setup", ". .venv/bin/activate", "docker compose -f docker/compose.yaml up -d"):
-        assert command in readme, "what is typed here is what README says"
+        assert command in readme, "the commands are those of README"
     typed(machine, "make demo")
     typed(machine, "make setup")
     typed(

@@ -30,7 +30,7 @@ class Disk(ABC):
     """A directory for a log whose capacity can be limited."""
 
     directory: Path
-    says: tuple[str, ...] = ("the disk is full",)
+    reasons: tuple[str, ...] = ("the disk is full",)
 
     @abstractmethod
     def fill(self, broker: BrokerProcess) -> None:
@@ -60,7 +60,7 @@ class SmallDisk(Disk):
 class LimitedFiles(Disk):
     """A limit on the size of files."""
 
-    says = (*Disk.says, "the disk reports an I/O error")
+    reasons = (*Disk.reasons, "the disk reports an I/O error")
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "log"
@@ -135,7 +135,7 @@ async def test_a_full_disk_refuses_what_is_durable_alone_and_recovers_by_itself(
             assert all(refused.retryable for refused in refusals), "a disk can be freed"
 
             status, ready = await asked(broker, "/readyz")
-            assert (status, ready["status"]) in [(503, f"the log fails: {why}") for why in disk.says]
+            assert (status, ready["status"]) in [(503, f"the log fails: {why}") for why in disk.reasons]
             assert (await asked(broker, "/healthz"))[0] == 200, "it lives"
             for number in range(20):
                 await publisher.publish({"kept": False, "n": number}, PAYLOAD, confirm="broker")

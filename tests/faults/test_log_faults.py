@@ -182,7 +182,7 @@ def test_torn_or_flipped_records_are_detected_and_never_served(image: Path, tmp_
             positions = [one.position for one in records]
             assert positions == sorted(set(positions)), story
             assert all(one == written.get(one.position) for one in [*records, *recovered.recent]), story
-            assert lost or len(records) == 1200, f"{story}: a record is missed and nobody is told"
+            assert lost or len(records) == 1200, f"{story}: a record is missed without a report"
             assert recovered.next_position == 1201, story
             assert len(recovered.cursors) == 20 or log.notices, story
             assert all(

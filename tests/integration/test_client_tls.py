@@ -222,17 +222,17 @@ async def test_a_context_with_certificates(ours: Authority, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["plait://localhost", "--ca", "ca.pem"], "certificates are for plaits://"),
         (["plaits://localhost", "--key", "ca.pem"], "--certificate"),
         (["plaits://localhost", "--ca", "none.pem"], "none.pem"),
     ],
 )
-async def test_certificates_that_are_of_no_use(ours: Authority, home: Path, arguments: list[str], says: str) -> None:
+async def test_certificates_that_are_of_no_use(ours: Authority, home: Path, arguments: list[str], message: str) -> None:
     in_place = [str(ours.folder / argument) if argument.endswith(".pem") else argument for argument in arguments]
     code, _, said = await run(home, "context", "add", "lab", *in_place)
-    assert (code, says in said) == (2, True)
+    assert (code, message in said) == (2, True)
     assert not home.exists()
 
 

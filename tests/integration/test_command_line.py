@@ -343,15 +343,15 @@ def test_doctor_prints_ok_warn_or_fail(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "says"),
+    ("example", "output"),
     [("request_reply", "12 squared is 144\n"), ("typed_events", "boiler-2 in the cellar: 84.0 °C\n")],
 )
-def test_examples(shell: Shell, broker: subprocess.Popen[str], example: str, says: str) -> None:
+def test_examples(shell: Shell, broker: subprocess.Popen[str], example: str, output: str) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{example}.py"],
         capture_output=True, text=True, env=shell.environment, timeout=LIMIT_S,
     )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, says, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
 
 
 def test_the_first_steps_are_those_of_the_readme() -> None:

@@ -164,7 +164,7 @@ def test_no_process_survives_ctrl_c_with_one_paused_and_one_dead(overlay: Overla
     overlay.process.send_signal(signal.SIGINT)
     assert overlay.process.wait(LIMIT_S) == 130
     assert overlay.processes() == []
-    assert len(overlay.lines) == 1, "what it ends itself it does not tell of"
+    assert len(overlay.lines) == 1, "brokers that the command stops itself are not reported"
 
 
 def test_no_broker_survives_a_killed_overlay_command(overlay: Overlay) -> None:

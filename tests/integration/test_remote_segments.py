@@ -47,11 +47,14 @@ async def busy(configuration: Configuration, events: int = EVENTS) -> AsyncItera
 
 
 async def deliver(server: BrokerServer, events: int, publisher: int = 2) -> None:
-    async with client_of(server, "hears", publisher + 100) as hears, client_of(server, "says", publisher) as says:
-        await hears.subscribe("n >= 0", 1)
-        await says.send_bytes(b"".join(says.published({"n": n}) for n in range(events)))
+    async with (
+        client_of(server, "subscriber", publisher + 100) as subscriber,
+        client_of(server, "publisher", publisher) as source,
+    ):
+        await subscriber.subscribe("n >= 0", 1)
+        await source.send_bytes(b"".join(source.published({"n": n}) for n in range(events)))
         for _ in range(events):
-            await hears.delivered()
+            await subscriber.delivered()
 
 
 def same(there: Path, here: Path) -> bool:

@@ -257,7 +257,7 @@ async def test_connections_with_a_late_hello_are_closed() -> None:
             await client.send_bytes(encode_frame(Ping(1), 1)[:3])
         heard = await asyncio.gather(*(client.hung_up() for client in slow))
         assert time.monotonic() - began < 3
-        assert all(heard), "each was told"
+        assert all(heard), "each client received the close"
         for client in slow:
             async with client:
                 pass

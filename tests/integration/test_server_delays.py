@@ -24,13 +24,17 @@ def counts(broker: Broker) -> dict[str, float]:
 
 
 async def test_every_event_and_every_delivery_is_counted_once() -> None:
-    async with running() as server, client_of(server, "hears", 1) as hears, client_of(server, "says", 2) as says:
+    async with (
+        running() as server,
+        client_of(server, "subscriber", 1) as subscriber,
+        client_of(server, "publisher", 2) as source,
+    ):
         assert server.broker is not None
         assert server.broker.describe()["counters"]["delivery_delay_ms"] == {"p50": None, "p90": None, "p99": None}
-        await hears.subscribe("true")
-        await says.send_bytes(b"".join(says.published({"n": n}) for n in range(EVENTS)))
+        await subscriber.subscribe("true")
+        await source.send_bytes(b"".join(source.published({"n": n}) for n in range(EVENTS)))
         for n in range(EVENTS):
-            assert await hears.delivered() == {"n": n}
+            assert await subscriber.delivered() == {"n": n}
         assert counts(server.broker) == {
             "plait_delivery_delay_seconds": EVENTS,
             "plait_matching_seconds": EVENTS,

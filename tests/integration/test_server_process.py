@@ -121,11 +121,11 @@ async def test_wrong_use_is_exit_code_2(tmp_path: Path) -> None:
         (["--link", "h"], "plait broker: --link: overlay.links: is written HOST:PORT"),
         (["--no-such"], "No such option"),
     ]
-    for arguments, says in cases:
+    for arguments, text in cases:
         async with broker_process(*arguments) as broker:
             code, out, err = await broker.ended()
         assert (code, out) == (2, ""), err
-        assert says in err
+        assert text in err
 
 
 async def test_a_generated_token_is_printed_once_on_stderr() -> None:
@@ -228,7 +228,7 @@ async def test_without_file_descriptors_it_goes_on_for_those_who_are_there(loop:
         code, _, err = await broker.ended()
     assert code == 0
     said = [line for line in err.splitlines() if "cannot accept connections" in line]
-    assert 1 <= len(said) <= 20, "it says so, and does not fill the disk with it"
+    assert 1 <= len(said) <= 20, "it logs the failure a limited number of times"
     assert "ulimit -n" in said[0]
 
 

@@ -52,15 +52,15 @@ async def test_the_telemetry_of_a_broker_agrees_with_its_events(tmp_path: Path) 
     home = tmp_path / "broker-north"
     async with (
         running(configured(tmp_path)) as server,
-        client_of(server, "hears", 1) as hears,
-        client_of(server, "says", 2) as says,
+        client_of(server, "subscriber", 1) as subscriber,
+        client_of(server, "publisher", 2) as source,
     ):
         assert server.broker is not None
-        await hears.subscribe("n < 30", 1, within_us=10_000_000)
-        await hears.subscribe("n >= 20", 2)
-        await says.send_bytes(b"".join(says.published({"n": n}) for n in range(EVENTS)))
+        await subscriber.subscribe("n < 30", 1, within_us=10_000_000)
+        await subscriber.subscribe("n >= 20", 2)
+        await source.send_bytes(b"".join(source.published({"n": n}) for n in range(EVENTS)))
         for n in range(EVENTS):
-            assert await hears.delivered() == {"n": n}
+            assert await subscriber.delivered() == {"n": n}
         async with asyncio.timeout(5):  # while the segment grows
             while len(of(recorded(home, sealed=False), RecordKind.DELIVERY)) < 50:  # noqa: ASYNC110 - files cannot be awaited
                 await asyncio.sleep(0.01)
@@ -73,7 +73,9 @@ async def test_the_telemetry_of_a_broker_agrees_with_its_events(tmp_path: Path) 
     assert published["expected"].tolist() == [1 + (20 <= n < 30) for n in range(EVENTS)]
     assert set(published["publisher"].tolist()) == {2}
     assert Counter(delivered["subject"].tolist()) == {1: 30, 2: 20}
-    assert delivered["expected"].sum() == 20 * 1 + 10 * 2 * 2 + 10 * 1, "each says how many its event is for"
+    assert delivered["expected"].sum() == 20 * 1 + 10 * 2 * 2 + 10 * 1, (
+        "each record counts the destinations of its event"
+    )
     assert set(delivered["bound_us"].tolist()) == {0, 10_000_000}
     assert of(records, RecordKind.MATCH)["count"].sum() == EVENTS
     assert len(of(records, RecordKind.QUEUE)) >= 2, "at the start and at the end"
@@ -81,8 +83,8 @@ async def test_the_telemetry_of_a_broker_agrees_with_its_events(tmp_path: Path) 
     names = [json.loads(line) for path in home.glob("*.names.jsonl") for line in path.read_text().splitlines()]
     assert {"kind": "broker", "id": f"{broker:016x}", "name": "north"} in names
     assert [(n["id"], n["filter"], n["client"], n["within_us"]) for n in names if n["kind"] == "subscription"] == [
-        (1, "n < 30", "hears", 10_000_000),
-        (2, "n >= 20", "hears", 0),
+        (1, "n < 30", "subscriber", 10_000_000),
+        (2, "n >= 20", "subscriber", 0),
     ]
 
 

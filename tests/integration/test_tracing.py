@@ -165,7 +165,7 @@ async def _verdicts_are_told(overlay: Three, publisher: plait.Client, prices: pl
 async def _all_brokers_are_listed(overlay: Three) -> None:
     brokers = {item["name"]: item for item in await overlay.objects("ls", "brokers", at="b")}
     assert {name: item["status"] for name, item in brokers.items()} == dict.fromkeys("abc", "ready")
-    assert brokers["c"]["subscriptions"] == 1, "what another broker says of itself"
+    assert brokers["c"]["subscriptions"] == 1, "reported by another broker"
     assert brokers["a"]["counters"]["admitted"] > 0
     links = {item["name"]: item for item in await overlay.objects("ls", "links") if item["role"] == "broker"}
     assert links.keys() == {"b", "c"}
@@ -204,7 +204,7 @@ async def test_an_event_that_waits_for_a_stopped_broker_is_traced(tmp_path: Path
                 ("b", "came", False),
                 ("b", "sent", False),
             ]
-            assert ("a", "sent", True) in told, "it was sent again meanwhile"
+            assert ("a", "sent", True) in told, "it was retransmitted meanwhile"
             sure = asyncio.create_task(publisher.publish({"price": 12}, confirm="broker"))
             event = await publisher.publish({"price": 13})
             async with asyncio.timeout(PATIENCE_S):

@@ -249,7 +249,7 @@ def test_finer_and_coarser_lose_nothing(data: st.DataObject) -> None:
 
 @given(st.lists(plain, min_size=1, max_size=20), st.integers(1, 8))
 @settings(deadline=None)
-def test_the_best_first_strategy_is_optimal_for_theta(given_dz: list[Dz], theta: int) -> None:
+def test_the_default_coarsening_is_optimal_for_theta(given_dz: list[Dz], theta: int) -> None:
     """Compare with the least volume over all sets of sub-spaces, found by trying every division."""
     held = DzSet.of(given_dz)
     if len(held) > 4 * theta:

@@ -22,7 +22,7 @@ def test_settings_name_every_trap() -> None:
     assert settings["spark.master"] == "local[2,4]", "local[2] gives up at the first failure of a task"
     assert settings["spark.sql.shuffle.partitions"] == "2", "200 cost fifteen times as much"
     assert settings["spark.driver.memory"] == "1g"
-    assert settings["spark.ui.enabled"] == "false", "a port that nobody asked for"
+    assert settings["spark.ui.enabled"] == "false", "an unrequested port"
     assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in spark_session.settings("spark://elsewhere:7077", 8)
 
@@ -54,7 +54,7 @@ def test_the_innermost_cause_of_a_java_stack_is_reported() -> None:
     assert spark_session._why(RuntimeError()) == "RuntimeError"
 
 
-def test_undeclared_dependencies_of_spark_are_declared() -> None:
+def test_hidden_dependencies_of_spark_are_declared() -> None:
     wanted = [line.replace(" ", "") for line in requires("plait-analytics") or [] if "spark" in line]
     assert any(line.startswith("pandas") and "<3" in line for line in wanted), "Spark does not take pandas 3"
     assert any(line.startswith("protobuf") for line in wanted), "streaming imports it, and does not pull it in"

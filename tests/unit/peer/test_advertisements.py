@@ -20,7 +20,7 @@ def test_others_are_known_by_their_sub_spaces_and_our_own_subscriptions_by_their
     advertisements.add(2, "kind >= 4 and has(probe)")
     assert advertisements.changes([], []) == [Matching(1, False), Matching(2, False)]
     assert advertisements.changes([("0",)], []) == [Matching(1, True)]
-    assert advertisements.changes([("0",)], []) == [], "what was told is not told again"
+    assert advertisements.changes([("0",)], []) == [], "a reported change is not reported again"
     assert advertisements.changes([], [parse("kind == 6")]) == [Matching(1, False), Matching(2, True)]
     assert advertisements.changes([], [parse("kind == 6 and not has(probe)")]) == [Matching(2, False)]
 

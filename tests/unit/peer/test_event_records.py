@@ -43,7 +43,7 @@ def test_delivery_records_agree_with_what_applications_received() -> None:
     assert Counter(delivered["subject"].tolist()) == {1: 39, 2: 20}
     assert set(delivered[delivered["subject"] == 2]["bound_us"].tolist()) == {9_000_000}
     assert set(delivered["publisher"].tolist()) == {source.publisher}
-    assert delivered["hops"].min() == 2, "the publisher, and who has heard"
+    assert delivered["hops"].min() == 2, "the publisher and the receivers"
     assert delivered["delay_us"].min() == pytest.approx(LINK_S * 1e6, rel=0.6)
     assert abs(delivered["ts_us"] - WALL_US - group.now * 1e6).max() < 2e6, "by the calendar of events"
     named = [name for name in reader.telemetry.names if name["kind"] == "subscription"]
@@ -70,7 +70,7 @@ def test_every_copy_that_is_sent_arrives_once_and_ends_with_a_reason() -> None:
         dropped = process.records(RecordKind.DROP)
         assert set(dropped["reason"].tolist()) == {reason_code("unmatched")}
         assert len(dropped) == subscriptions * len(EVENTS) - wanted
-        assert not dropped["subject"].any(), "nobody has lost anything"
+        assert not dropped["subject"].any(), "no event is lost"
 
 
 def test_events_without_receivers_are_recorded() -> None:
@@ -171,7 +171,7 @@ def test_links_members_and_ways_are_sampled() -> None:
     (queue,) = reader.records(RecordKind.QUEUE)
     assert queue["subject"] == 2
     group.sample()
-    assert len(reader.records(RecordKind.MEMBERSHIP)) == len(members), "what has not changed is not said again"
+    assert len(reader.records(RecordKind.MEMBERSHIP)) == len(members), "unchanged membership is not recorded again"
     group.kill(other)
     group.run(15.0)
     group.sample()

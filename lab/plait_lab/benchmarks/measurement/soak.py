@@ -81,7 +81,7 @@ class MeasuredBroker:
     def _tasks(self) -> int:
         with urlopen(f"http://{self.broker.http}/metrics", timeout=ANSWERS_S) as answer:
             found = re.search(r"^plait_tasks (\S+)", answer.read().decode(), re.MULTILINE)
-        assert found is not None, "every broker tells"
+        assert found is not None, "every broker has this metric"
         return int(float(found[1]))
 
 

@@ -43,7 +43,7 @@ def test_a_rule_that_cannot_be_decided_does_not_allow() -> None:
     ("filter", "may"),
     [("price < 5", True), ("price > 200", False), ("secret", False), ("true", True), ("secret or price < 1", True)],
 )
-def test_subscriptions_without_any_permitted_event_are_closed_with_a_notice(filter: str, may: bool) -> None:
+def test_rules_tell_whether_they_permit_any_event_of_a_filter(filter: str, may: bool) -> None:
     assert rules(["price < 100"], ["secret"]).may_permit(parse(filter)) is may
 
 
@@ -141,7 +141,7 @@ def test_a_session_that_is_taken_up_again_has_the_permissions_of_now() -> None:
     stage.run(0.2)
     assert listener.welcome.resumed
     assert listener.sequences(1) == [2]
-    assert listener.notices() == [], "to be told of what one may not hear is to hear of it"
+    assert listener.notices() == [], "a notice about forbidden events would reveal them"
     assert stage.broker.counters.dropped["forbidden"] == 2
 
 

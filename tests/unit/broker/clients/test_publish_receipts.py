@@ -37,7 +37,7 @@ def refusal_of(stage: Stage, publisher: RawClient) -> Refusal:
     assert (refusal.sequence, refusal.code) == (sequence, Code.TIMEOUT)
     publisher.publish_as(sequence, Confirm.SUBSCRIBERS, n=1)
     stage.run(1)
-    assert publisher.of(Refusal)[1] == refusal, "whoever repeats it hears the same"
+    assert publisher.of(Refusal)[1] == refusal, "a repeated publish gets the same refusal"
     return refusal
 
 
@@ -86,7 +86,7 @@ def test_an_attached_subscription_without_acks_is_named_by_its_client() -> None:
         "not confirmed within 30 s: 2 of 2 have not acknowledged it: "
         "a subscription of client 'silent', durable subscription 'mine'"
     )
-    assert not refusal.hint, "nobody is away"
+    assert not refusal.hint, "no client is detached"
 
 
 @pytest.mark.parametrize("level", [Confirm.BROKER, Confirm.SUBSCRIBERS])

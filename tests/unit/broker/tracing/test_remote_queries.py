@@ -57,7 +57,7 @@ def test_malformed_and_unrequested_results_are_ignored() -> None:
     number = log.sent[0].number
     log.queries.receive(QueryResult(ME, 99, number, "{}"), 0.1)
     log.queries.receive(QueryResult(ME, NEAR, number + 1, "{}"), 0.1)
-    assert not log.answers, "nobody asked these"
+    assert not log.answers, "these answer no query"
     log.queries.receive(QueryResult(ME, NEAR, number, "[" * 5000), 0.1)
     log.queries.receive(QueryResult(ME, NEAR, number, "{}"), 0.1)
     log.queries.receive(QueryResult(ME, FAR, number, '{"right": 1}'), 0.1)

@@ -137,7 +137,7 @@ def test_steps_without_a_known_cause_are_shown_at_the_end() -> None:
     shown = [facts["kind"] for step in received for facts, _ in steps.add(step)]
     assert shown == ["published", "sent"]
     assert steps.complete
-    assert not steps.done, "what b1 did is told yet, perhaps"
+    assert not steps.done, "a step of b1 may still arrive"
     assert [facts["kind"] for facts, _ in steps.remaining()] == ["arrived", "delivered"]
     assert steps.done
 
@@ -289,7 +289,7 @@ def test_tracing_is_bounded_in_steps_and_time() -> None:
     tracing.dropped(world.brokers[1].broker.explaining.history.events[0][1], "late", 0, 1)
     world.brokers[1].act()
     world.run(1.0)
-    assert len(traced.client.heard(TraceStep)) == before, "no broker tells for ever of one event"
+    assert len(traced.client.heard(TraceStep)) == before, "tracing of one event ends"
     world.run(LIVE_S + 1.0)
     assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
 

@@ -166,7 +166,7 @@ def test_an_event_kept_for_a_silent_broker_is_in_transit(at: int, cut: bool) -> 
     assert "in b0's stream to b2, at position" in verdict["text"]
     assert verdict["text"].endswith("; b0 cannot reach b2 now"), "a link is given up while it is waited for an answer"
     assert "b2, where the subscription lives, does not answer" in verdict["hint"]
-    assert not verdict["why"], "nobody who answers knows the filter"
+    assert not verdict["why"], "no answering broker knows the filter"
     assert verdict["reports"]["b2"] is None
 
 

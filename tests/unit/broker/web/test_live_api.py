@@ -58,7 +58,7 @@ async def test_the_overview_shows_what_goes_on() -> None:
             1,
         )
         assert broker["drops"] == {"unmatched": 1}
-        assert broker["lost"] == 0, "nobody misses what nobody wanted"
+        assert broker["lost"] == 0, "unmatched events are no loss"
         assert broker["rss"] > 1_000_000
         (subscription,) = said["subscriptions"].values()
         assert (subscription["filter"], subscription["delivered"], subscription["client"]) == ("n > 0", 2, HOSTILE)
@@ -206,7 +206,7 @@ def test_scripts_make_no_markup_and_load_nothing_from_elsewhere() -> None:
         if entry.name.endswith(".html"):
             assert not re.search(r"\sstyle=|\son\w+=|<script>", text), entry.name
         addresses = set(re.findall(r"https?://[^\s\"')]+", text)) - {"http://www.w3.org/2000/svg"}
-        assert not addresses, f"{entry.name} speaks of {addresses}"
+        assert not addresses, f"{entry.name} contains {addresses}"
 
 
 # --- digests from others ----------------------------------------------------------------------------------------------

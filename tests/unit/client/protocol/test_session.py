@@ -597,7 +597,7 @@ def test_a_refused_subscription_is_forgotten() -> None:
     assert story.updates(RequestCompleted)[0].error.hint == "close some"  # type: ignore[union-attr]
 
 
-def test_oversized_events_are_refused_without_a_connection_as_well() -> None:
+def test_invalid_requests_are_refused_without_a_connection_as_well() -> None:
     story = Story()
     for wrong in (Terms("true", durable="x" * 200), Terms("true", buffer=Buffer(items=2**40))):
         with pytest.raises(EventInvalid):
@@ -723,7 +723,7 @@ def test_a_broker_that_knows_nothing_of_the_session_leaves_uncertain_what_its_pr
     assert (stats.publishes_lost, stats.publishes_uncertain) == (0, 2)
 
 
-def test_changes_that_a_new_broker_does_not_know_are_sent_once() -> None:
+def test_publishes_unknown_to_a_new_broker_are_reported_once() -> None:
     story = Story().open()
     story.publish()
     story.turn()

@@ -150,7 +150,7 @@ def test_texts_are_distinguished_by_their_first_bytes() -> None:
         (Interval(hi="B\0", hi_open=True), False),
     ],
 )
-def test_prefix_domains_are_exact_for_prefixes_alone(constraint: ValueRange, exact: bool) -> None:
+def test_exactness_of_prefix_domains(constraint: ValueRange, exact: bool) -> None:
     assert side_of(TextPrefix(2), constraint).exact is exact
 
 

@@ -215,7 +215,7 @@ def test_parents_live_as_long_as_they_answer(silent: bool) -> None:
     assert (2 in bench.peer.parents.by_id) is not silent
 
 
-def test_a_beat_of_an_unknown_child_is_answered_with_disconnect() -> None:
+def test_a_pulse_of_an_unknown_child_is_answered_with_disconnect() -> None:
     bench = Bench("10", bound=3.0)
     bench.receive(8, Pulse(1))
     assert [to for to, _ in bench.take(Disconnect)] == [8]

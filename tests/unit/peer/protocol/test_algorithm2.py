@@ -182,7 +182,7 @@ def test_the_short_way_is_for_leaves_and_for_events_in_time_alone() -> None:
     assert bench.peer.receive_batch(3, 50, [1], "101", 1.0) is None, "not from a parent"
     assert bench.peer.receive_batch(2, 50, [1], "01", 1.0) is None, "not ours"
     bench.child(profile(9, "10", bound=9.0))
-    assert bench.peer.receive_batch(2, 50, [1], "101", 1.0) is None, "somebody below wants it"
+    assert bench.peer.receive_batch(2, 50, [1], "101", 1.0) is None, "a child matches it"
 
 
 def test_publishers_of_one_parent_are_remembered_up_to_a_limit() -> None:

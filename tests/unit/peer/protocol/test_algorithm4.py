@@ -25,6 +25,6 @@ def test_without_theta_it_is_exact() -> None:
     assert peer.dz == peer.state.interest == tuple(dz.text for dz in DzSet.of(WANTED))
 
 
-def test_theta_limits_the_announced_subspaces() -> None:
+def test_other_peers_see_the_subscription_limited_by_theta() -> None:
     peer = Peer(1, DzSet.of(WANTED), 3.0, randomness=Random(1), theta=2)
     assert peer.state.profile.dz == peer.dz

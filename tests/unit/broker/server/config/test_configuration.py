@@ -485,7 +485,9 @@ def test_how_other_brokers_are_found() -> None:
     assert (found.links.degree, found.links.links_max, found.links.discover) == (4, 20, True)
     assert found.links.gathers
     assert (str(found.advertise), found.name, str(found.group)) == ("north.example:4680", "staging", "239.255.9.9:4700")
-    assert not parse_configuration(b'[overlay]\nlinks = ["a:1"]').overlay.links.gathers, "it keeps to what it was told"
+    assert not parse_configuration(b'[overlay]\nlinks = ["a:1"]').overlay.links.gathers, (
+        "it keeps the configured links alone"
+    )
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_every_service_is_watched_comes_back_and_holds_no_secret() -> None:
     assert {volume for volume in used if not volume.startswith("./")} == set(base["volumes"])
     assert all((ROOT / "docker" / volume).exists() for volume in used if volume.startswith("./"))
     ports = sorted(int(port.split(":")[2]) for each in base["services"].values() for port in each.get("ports", []))
-    assert all(one < other for one, other in pairwise(ports)), "no two want the same"
+    assert all(one < other for one, other in pairwise(ports)), "no two services use the same port"
 
 
 def test_only_examples_and_grafana_need_a_profile() -> None:

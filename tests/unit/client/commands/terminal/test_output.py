@@ -81,7 +81,7 @@ def test_json_is_json() -> None:
     assert json_text({"big": 2**200}) == f'{{"big": {2**200}}}'
 
 
-def test_a_payload_is_shown_as_text_or_as_its_size() -> None:
+def test_a_payload_is_shown_as_text_or_base64() -> None:
     assert payload_json("grüß".encode()) == "grüß"
     assert payload_json(b"") == ""
     assert payload_json(b"\xff\x00") == {"base64": "/wA="}
