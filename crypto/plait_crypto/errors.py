@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from plait_core import PlaitError
 
-Why: TypeAlias = Literal[
+UnopenableReason: TypeAlias = Literal[
     "not_authentic",  # changed, malformed, or not signed by its publisher
     "another_realm",
     "stale_epoch",  # its epoch, or its session, is over or has not begun
@@ -53,7 +53,7 @@ class KeyInvalid(SealError):
 class Unopenable(SealError):
     """A sealed event that does not open: not for these keys, not whole, not authentic, or not in its time."""
 
-    def __init__(self, why: Why = "not_authentic") -> None:
+    def __init__(self, why: UnopenableReason = "not_authentic") -> None:
         super().__init__("a sealed event that does not open here")
         self.args = ()
-        self.why: Why = why
+        self.why: UnopenableReason = why

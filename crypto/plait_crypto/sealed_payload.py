@@ -13,7 +13,7 @@ from plait_core import Attributes, Randomness
 from plait_core.sealed_opening import SEALED_HEAD, SEALED_VERSION, opening_of
 
 from .envelope import MEMBER, SESSION_BYTES, kind_of
-from .errors import Unopenable, Why
+from .errors import Unopenable, UnopenableReason
 from .keyring import Keyring
 from .limits import SESSIONS_OPENED_MAX, SESSIONS_SEALED_MAX
 from .plaintext import Opened
@@ -74,7 +74,7 @@ class PayloadReader:
 
     def __init__(self, keyring: Keyring) -> None:
         self.keyring = keyring
-        self._closed: OrderedDict[bytes, tuple[int, Why]] = OrderedDict()
+        self._closed: OrderedDict[bytes, tuple[int, UnopenableReason]] = OrderedDict()
         self._generation = 0
 
     def renewed(self) -> None:
@@ -113,6 +113,6 @@ class PayloadReader:
                     self._closed.popitem(last=False)
             raise
 
-    def _refused(self, name: bytes) -> Why | None:
+    def _refused(self, name: bytes) -> UnopenableReason | None:
         generation, why = self._closed.get(name, (-1, None))
         return why if generation == self._generation else None

@@ -228,7 +228,7 @@ class ClientRequests:
         known = self._durables.find(durable.owner, durable.name) is durable
         if not known or durable.subscription is not None:
             return  # forgotten, or attached by another request, which decides
-        if not durable.kept:
+        if not durable.in_log:
             self._index.remove(durable)
             self._durables.withdraw(durable, now)
         elif durable.filter != filter_before:

@@ -128,7 +128,7 @@ class Connection:
         return self.handshake.version
 
     @property
-    def who(self) -> str:
+    def broker_text(self) -> str:
         """Text for the log that names a broker at the other end. Its name may be false before it is authenticated."""
         peer = self.handshake.peer
         if isinstance(peer, Welcome):

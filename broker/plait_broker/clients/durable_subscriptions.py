@@ -73,7 +73,7 @@ class DurableSubscriptions:
         self._tail_from = self.next_position
         """First position from which on the tail holds every stored entry."""
         self._stage = StagedWrites([], [], [], [], [], {})
-        self._late: dict[tuple[int, int], bytes] = {}
+        self._unstored_documents: dict[tuple[int, int], bytes] = {}
         """Documents of other brokers that could not be stored, to be tried again."""
         self._dirty: dict[DurableSubscription, None] = {}
         self._flush_at: float | None = None
@@ -143,7 +143,7 @@ class DurableSubscriptions:
 
     def store_document(self, key: tuple[int, int], frame: bytes) -> None:
         """Store another broker's document beyond this broker's life; an empty frame deletes it."""
-        self._late.pop(key, None)
+        self._unstored_documents.pop(key, None)
         self._stage.documents[key] = frame
         self.due_at = -inf
 
@@ -205,8 +205,9 @@ class DurableSubscriptions:
         if due or stage.waiting or stage.entries or stage.documents:
             self._flush_at = None
             if due:
-                stage.documents.update({key: what for key, what in self._late.items() if key not in stage.documents})
-                self._late.clear()
+                for key, frame in self._unstored_documents.items():
+                    stage.documents.setdefault(key, frame)
+                self._unstored_documents.clear()
             stage.durables.extend(self._dirty)
             self._dirty.clear()
             self._tickets += 1
@@ -233,7 +234,7 @@ class DurableSubscriptions:
             self.stored = stage.entries[-1].position
         if stored:
             for durable in stage.durables:
-                durable.kept = True
+                durable.in_log = True
             for entry in stage.entries:
                 self._tail[entry.position] = entry
             while len(self._tail) > self._settings.current.durable_tail:
@@ -244,9 +245,9 @@ class DurableSubscriptions:
                 if self._by_key.get((durable.owner, durable.name)) is durable:
                     self.touch(durable, now + RETRY_S - CURSOR_DELAY_S)
             newer = [stage.documents for stage in (*self._pending.values(), self._stage)]
-            late = {key: what for key, what in stage.documents.items() if not any(key in one for one in newer)}
-            if late:
-                self._late.update(late)
+            unstored = {key: what for key, what in stage.documents.items() if not any(key in one for one in newer)}
+            if unstored:
+                self._unstored_documents.update(unstored)
                 self._flush_by(now + RETRY_S)
             if stage.forgotten:
                 self._stage.forgotten.extend(key for key in stage.forgotten if key not in self._by_key)

@@ -34,7 +34,7 @@ def recover(
             parse(cursor.filter),
             cursor.acknowledged,
             set(cursor.beyond),
-            kept=True,
+            in_log=True,
         )
         durables.add(durable)
         index.add(durable)

@@ -167,7 +167,7 @@ class DurableSubscription:
     caught_up: bool = False
     """Whether every stored entry was sent or did not match, so that it gets new entries directly."""
     fetching: bool = False
-    kept: bool = False
+    in_log: bool = False
     """Whether the log has stored it. One that was never stored is undone when storing it fails."""
 
     def may_read(self, window: int) -> bool:

@@ -49,7 +49,7 @@ class Teardown:
         """Close without another frame: the other end has got the reason, or given it."""
         if not connection.closing:
             connection.closing = reason or "closed"
-            reason = f"{connection.who}: {connection.closing}" if connection.who else connection.closing
+            reason = f"{connection.broker_text}: {connection.closing}" if connection.broker_text else connection.closing
             self.closes.append(CloseConnection(connection.id, reason))
 
     def take(self) -> list[CloseConnection]:

@@ -1,6 +1,6 @@
 """`plait demo`: deliver by content while a link is slowed and a broker killed, and check every delivery.
 
-`cities.py` has the overlay, `listeners.py` the subscribers, `quotes.py` and `feeds.py` the publishers. `story.py` runs
+`cities.py` has the overlay, `listeners.py` the subscribers, `quotes.py` and `feeds.py` the publishers. `phases.py` runs
 the phases, `record.py` records the deliveries, `audit.py` checks them and `printing.py` prints.
 """
 
@@ -27,8 +27,8 @@ def demo(ctx: click.Context, seconds: float, seed: int, as_json: bool) -> None:
     -9) and starts it again. Exit code 1 if any delivery contradicts the filters.
     """
     from ..terminal.running import run_async
+    from .phases import run_demo
     from .printing import DemoPrinter
-    from .story import run_demo
 
     if not run_async(run_demo(seconds, seed, DemoPrinter(as_json))):
         ctx.exit(FAILED)
