@@ -24,8 +24,8 @@ from plait_core.wire import Confirm, Publish
 
 from .event_records import arrival_of
 from .protocol.outputs import Deliver, Output
+from .sdk.session import BOUND_S
 from .sdk_entry import open_peer
-from .sdk_session import BOUND_S
 from .server import PeerServer
 
 _LEVELS: Final = ("debug", "info", "warning", "error")

@@ -16,7 +16,7 @@ from .link import Stage
 from .node import Node
 from .protocol.outputs import PeerId
 from .protocol.peer import Peer
-from .sdk_session import SdkSession
+from .sdk.session import SdkSession
 
 _US = 1_000_000
 

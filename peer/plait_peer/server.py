@@ -25,7 +25,7 @@ from .node import Node
 from .periodic_samples import Sampler
 from .protocol.policies import MeasuredDelay, Policies
 from .protocol.settings import PeerSettings
-from .sdk_session import SdkSession
+from .sdk.session import SdkSession
 
 log: Final = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from plait_peer.event_records import PeerTelemetry
 from plait_peer.group import Group
 from plait_peer.node import Node
 from plait_peer.periodic_samples import Sampler
-from plait_peer.sdk_session import SdkSession
+from plait_peer.sdk.session import SdkSession
 from plait_peer.server import LIVE
 from plait_telemetry.telemetry import TelemetrySettings
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from plait_core.filters import Filter, parse
 from plait_core.wire.frame_types.session_frames import Matching
 
-from .group import Group
-from .node import Node
-from .protocol.peer import Peer
-from .protocol.subspaces import Texts, related
+from ..group import Group
+from ..node import Node
+from ..protocol.peer import Peer
+from ..protocol.subspaces import Texts, related
 
 
 @dataclass(slots=True)

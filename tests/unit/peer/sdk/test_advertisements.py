@@ -8,8 +8,8 @@ from plait_core.errors import FilterError
 from plait_core.filters import parse
 from plait_core.space import IntRange, Schema
 from plait_core.wire.frame_types.session_frames import Matching
-from plait_peer.advertisements import Advertisements
 from plait_peer.group import Group
+from plait_peer.sdk.advertisements import Advertisements
 
 SPACE = Schema.of({"kind": IntRange(0, 7)})
 

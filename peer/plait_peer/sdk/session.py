@@ -2,7 +2,7 @@
 subscription.
 
 It answers the frames of a session (`plait_core.wire.frame_types.session_frames`), so that an application runs unchanged
-without brokers. `sdk_publisher.py` publishes. A subscription is open when its sub-spaces are settled, or when no peer
+without brokers. `publisher.py` publishes. A subscription is open when its sub-spaces are settled, or when no peer
 exists that could settle them. No I/O.
 """
 
@@ -46,13 +46,13 @@ from plait_core.wire.frame_types.session_frames import (
 )
 from plait_core.wire.frames import Frame
 
-from .event_frames import hops_of
-from .event_records import Arrival, arrival_of
-from .node import PEERS_MAX, Node
-from .peer_subscription import UNACKNOWLEDGED_MAX, PeerSubscription
-from .protocol.outputs import Deliver, Output
-from .sdk_publisher import NOBODY_PERIODS, SdkPublisher
-from .sdk_writer import SdkWriter
+from ..event_frames import hops_of
+from ..event_records import Arrival, arrival_of
+from ..node import PEERS_MAX, Node
+from ..protocol.outputs import Deliver, Output
+from .publisher import NOBODY_PERIODS, SdkPublisher
+from .subscription import UNACKNOWLEDGED_MAX, PeerSubscription
+from .writer import SdkWriter
 
 BOUND_S: Final = 10.0
 """The delay bound of a subscription without one: far above the delays in any tree of live peers."""

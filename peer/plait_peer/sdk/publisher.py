@@ -17,11 +17,11 @@ from plait_core.space import DzSet
 from plait_core.wire import Confirm, Ping, Pong, Publish
 from plait_core.wire.frame_types.session_frames import Advertise, Code, Done, Receipt, Refusal, Unadvertise
 
+from ..node import Node
+from ..protocol.outputs import Confirmed, Output
+from ..protocol.peer import Peer
 from .advertisements import Advertisements, remote_interest
-from .node import Node
-from .protocol.outputs import Confirmed, Output
-from .protocol.peer import Peer
-from .sdk_writer import SdkWriter
+from .writer import SdkWriter
 
 NOBODY_PERIODS: Final = 8
 """Periods without a known counterpart after which a subscription or publisher is open in any case. Gossip reaches

@@ -8,8 +8,8 @@ from typing import Final
 from plait_core.filters import Filter
 from plait_core.wire.frame_types.session_frames import Subscribe
 
-from .protocol.outputs import PeerId
-from .protocol.peer import Peer
+from ..protocol.outputs import PeerId
+from ..protocol.peer import Peer
 
 UNACKNOWLEDGED_MAX: Final = 16_384
 """Deliveries of one subscription whose publishers await an ack."""
