@@ -58,15 +58,20 @@ async def test_two_bridges_carry_everything_once_and_one_of_them_dies() -> None:
         url = f"plait://{dict(word.split('=') for word in line.split()[1:])['listen']}"
         broker = await stack.enter_async_context(plait.connect(url))
         peer = await stack.enter_async_context(plait.peer(group="joined", timeout=PATIENCE_S))
+        # Subscriptions of other peers open only when this publisher reaches them, so none of them misses an event.
+        await peer.advertise("has(x)")
         across = ("bridge", "--url", url, "--join", peer.address, "--group", "joined")
         bridges = [await stack.enter_async_context(process(*across)) for _ in range(2)]
         assert all(line.startswith("ready listen=") for _, line in bridges)
         receivers = [Receiver(await stack.enter_async_context(client.subscribe("x >= 0"))) for client in (broker, peer)]
 
         async def publish(events: range) -> None:
-            for x in events:
-                await (broker if x % 2 else peer).publish({"x": x})
-                await asyncio.sleep(0.001)
+            async with asyncio.TaskGroup() as tasks:
+                for x in events:
+                    if x % 2:
+                        await broker.publish({"x": x})
+                    else:  # peers lose what is in flight through a peer that dies, unless it is confirmed
+                        tasks.create_task(peer.publish({"x": x}, confirm="subscribers"))
 
         await publish(range(300))
         for receiver in receivers:

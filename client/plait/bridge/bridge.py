@@ -75,6 +75,9 @@ class Bridge:
         buffer = Buffer(items=BUFFER)
         from_brokers = await brokers.subscribe(cells_filter(0, to_peers, first_cells), buffer=buffer)
         from_peers = await peers.subscribe(cells_filter(1, settings.to_brokers, first_cells), buffer=buffer)
+        # A publisher that the group does not know yet reaches only the first peers that connect to it. Other bridges
+        # have to receive every carried event, or they carry it again after a failure. So announce the publisher now.
+        await peers.advertise(settings.to_peers)
         coroutines = [
             ("beacons", self._send_beacons()),
             ("others", self._receive_beacons()),
