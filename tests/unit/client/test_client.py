@@ -333,7 +333,8 @@ async def test_terms_reach_the_broker(town: Town) -> None:
         assert (asked.start, asked.start_at) == ("time", round(moment.timestamp() * 1e6))
         await client.publish({}, ttl=5, deadline=timedelta(seconds=3))
         await town.until(lambda: town.count(Publish))
-        assert town.heard[-1].lifetime_us == 3_000_000
+        # The shorter of the two, less the time in the publish queue, which `protocol/test_session.py` measures.
+        assert 0 < town.heard[-1].lifetime_us <= 3_000_000
 
 
 # --- publishing -------------------------------------------------------------------------------------------------------
