@@ -10,6 +10,7 @@
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
+#   make pictures  take the screenshots in docs/ anew; needs chromium, chromium-driver and fonts-inter (Debian's)
 #   make e2e      a whole deployment in containers, harmed under load; needs Docker and the images. SECONDS=600 for longer
 #   make soak     HOURS=h: brokers while clients come and go; what they use is noted and plotted into build/soak
 #   make dist     wheels of all members and the kernel into dist/, tried in an empty environment; bill of materials
@@ -21,7 +22,7 @@ MEMBERS := core crypto client broker lab peer analytics
 KERNEL := core/kernel/pyproject.toml $(wildcard $(addprefix core/kernel/,Cargo.toml .cargo/config.toml \
   matching/Cargo.toml matching/src/*.rs matching/src/*/*.rs binding/Cargo.toml binding/src/*.rs))
 
-.PHONY: setup setup-analytics kernel test lint format docs demo bench nightly fuzz lock image image-offline e2e soak dist clean
+.PHONY: setup setup-analytics kernel test lint format docs pictures demo bench nightly fuzz lock image image-offline e2e soak dist clean
 setup: .venv/.ready
 
 .venv/.ready: requirements.lock scripts/setup.sh $(MEMBERS:%=%/pyproject.toml) $(KERNEL)
@@ -58,6 +59,9 @@ format: .venv/.ready
 
 docs: .venv/.ready
 	@$(BIN)/python -m plait_lab.documents
+
+pictures: .venv/.ready
+	@$(BIN)/python -m plait_lab.pages.screenshots $(ARGS)
 
 demo: .venv/.ready
 	@$(BIN)/plait demo $(ARGS)

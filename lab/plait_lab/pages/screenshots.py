@@ -1,5 +1,5 @@
-"""Screenshots of the documents: `python -m plait_lab.pages.screenshots [--out docs/images] [--brokers 6] [--seconds
-60]`."""
+"""Screenshots of the live page for the documents: `make pictures`, or `python -m plait_lab.pages.screenshots [--out
+docs/images] [--brokers 6] [--seconds 120]`. They look best with the font Inter (Debian's fonts-inter)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/images"))
     parser.add_argument("--brokers", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of history before they are taken")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of history before they are taken")
     parser.add_argument("--prefix", default="", help="of the files' names")
     given = parser.parse_args()
     if wanting := missing():

@@ -135,7 +135,7 @@ function history() {
 
 function delays() {
   const rows = within(tables.subscriptions);
-  return panel("Delay of deliveries", "half", chart([["p50_us", "half"], ["p90_us", "nine of ten"], ["p99_us", "99 of 100"]].map(([name, label]) => [label, weighted(rows, name, "delivered")]), ms));
+  return panel("Delay of deliveries", "half", chart([["p50_us", "median"], ["p90_us", "90%"], ["p99_us", "99%"]].map(([name, label]) => [label, weighted(rows, name, "delivered")]), ms));
 }
 
 function journeys() {
@@ -212,13 +212,13 @@ function similarity() {
 }
 
 function incidents() {
-  return listed("Out of the ordinary", "half", within(tables.incidents).sort((a, b) => b.at - a.at), [
+  return listed("Incidents", "half", within(tables.incidents).sort((a, b) => b.at - a.at), [
     { title: "When", width: "128", text: (row) => new Date(row.at * 1000).toLocaleString([], { hour12: false, dateStyle: "short", timeStyle: "short" }) },
     { title: "What", text: (row) => `${row.entity} ${brokerName(row.broker)}${row.subject ? ` ${brokerName(row.subject)}` : ""}` },
     { title: "Measure", width: "110", text: (row) => row.measure },
     { title: "Is", width: "66", num: true, text: (row) => count(row.value), mood: () => "warn" },
     { title: "Usually", width: "66", num: true, text: (row) => count(row.baseline) },
-  ], "nothing was");
+  ], "no incidents");
 }
 
 function links() {

@@ -118,7 +118,7 @@ function subscription(state, key, answer) {
       ["Bound", row.within_ms ? `${ms(row.within_ms)}; median ${ms(row.p50_ms)}, 99% ${ms(row.p99_ms)}` : "none requested"],
       ["Waiting", row.pending ? `${count(row.pending)}, ${bytes(row.pending_bytes)}` : "nothing"],
     ]),
-    el("h3", {}, "Its trees"),
+    el("h3", {}, "Trees"),
     ...treeList(state, row, answer),
   ]];
 }
@@ -145,7 +145,7 @@ function event(state, id, answer) {
   return ["Event", [
     head,
     facts(attributes.map(([key, value]) => [key, el("span", { class: "mono" }, typeof value === "string" ? value : JSON.stringify(value))])),
-    el("h3", {}, "Its path"),
+    el("h3", {}, "Path"),
     ...seen.flatMap((one) => steps(state, one)),
     ...answer.brokers.filter((one) => !one.seen).flatMap((one) => drops(state, one)),
     answer.silent.length ? el("p", { class: "muted" }, `did not answer: ${answer.silent.join(", ")}`) : el("p"),

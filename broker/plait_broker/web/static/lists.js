@@ -20,7 +20,7 @@ export class Links {
       { title: "Lost", width: "46", num: true, text: (row) => percent(row.loss), mood: (row) => (row.loss > 0 ? "bad" : "") },
       { title: "Events", width: "64", num: true, text: (row) => `${count(row.rate)}/s` },
       { title: "Waiting", width: "64", num: true, text: (row) => bytes(row.pending) },
-      { title: "Delay since", width: "88", draw: (cell, row) => this.spark(cell, row) },
+      { title: "Delay history", width: "88", draw: (cell, row) => this.spark(cell, row) },
     ], { select: (key) => select("link", key), empty: "no other brokers", label: "Links between brokers" });
   }
 

@@ -6,6 +6,7 @@ import { arrange } from "./layout.js";
 const RADIUS = 13;
 const LABELS_MAX = 24; // links up to which all are labelled; beyond it only those of the selection
 const CROWD = 26; // brokers up to which labels are large
+const [LABEL_HALF_WIDTH, LABEL_HALF_HEIGHT, LABEL_GAP] = [21, 5, 4]; // of a link's delay, in pixels
 
 const STOPS = [0.2, 1, 5, 20, 100]; // milliseconds, from the fast colour over the middle one to the slow one
 
@@ -79,9 +80,14 @@ export class Topology {
     const sy = (height / 2 - foot) / reach(1);
     const most = this.crowded ? 1e9 : 185;
     this.at = new Map([...this.places].map(([id, [x, y]]) => [id, [width / 2 + x * Math.min(sx, most * 1.5), height / 2 - 6 + y * Math.min(sy, most)]]));
+    const ends = [...this.links.keys()].map((key) => key.split("|")).filter((pair) => pair.every((id) => this.at.has(id)));
     for (const [id, node] of this.nodes) {
       const [x, y] = this.at.get(id);
       put(node.group, "transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+      const others = ends.filter((pair) => pair.includes(id)).map(([near, far]) => this.at.get(near === id ? far : near));
+      const above = towards(others, [x, y], 1) > towards(others, [x, y], -1);
+      put(node.name, "y", above ? -node.r - 24 : node.r + 15);
+      put(node.rate, "y", above ? -node.r - 11 : node.r + 28);
     }
     for (const [key, link] of this.links) {
       const [near, far] = key.split("|").map((id) => this.at.get(id));
@@ -115,8 +121,8 @@ export class Topology {
 
   newNode(id) {
     const r = this.crowded ? 8 : RADIUS;
-    const name = svg("text", { y: r + 15 });
-    const rate = svg("text", { class: "rate", y: r + 28 });
+    const name = svg("text");
+    const rate = svg("text", { class: "rate" });
     const shape = svg("path", { class: "shape" });
     const core = svg("path", { class: "core" });
     const cpu = svg("path", { class: "cpu" });
@@ -207,12 +213,19 @@ export class Topology {
   }
 }
 
-/** The offset of a label from its line: above horizontal lines, to the right of vertical ones. */
+/** How many links leave a broker steeply down (way 1) or up (way -1), where its name would be. */
+function towards(others, [x, y], way) {
+  return others.filter(([ox, oy]) => (oy - y) * way > Math.abs(ox - x) * 0.7).length;
+}
+
+/** The offset of a label from its line, far enough that the text does not touch it: always above the line. */
 function beside(near, far) {
   const [dx, dy] = [far[0] - near[0], far[1] - near[1]];
   const length = Math.hypot(dx, dy) || 1;
   const side = dx > 0 ? 1 : -1;
-  return [(side * dy * 22) / length, (-side * dx * 10) / length];
+  const [across, along] = [(side * dy) / length, (-side * dx) / length];
+  const clear = Math.abs(across) * LABEL_HALF_WIDTH + Math.abs(along) * LABEL_HALF_HEIGHT + LABEL_GAP;
+  return [across * clear, along * clear];
 }
 
 /** Both directions of each link as one. */
