@@ -52,7 +52,7 @@ async def test_a_second_signal_ends_it_at_once() -> None:
             for n in range(1000):
                 await deaf.publish({"n": n}, bytes(10_000))
             broker.signal(signal.SIGINT)
-            await asyncio.sleep(0.3)
+            await broker.says("SIGINT: stopping")
             broker.signal(signal.SIGINT)
             code, _, err = await broker.ended()
     assert code == 1

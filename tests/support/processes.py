@@ -104,6 +104,15 @@ class BrokerProcess:
             while self.descriptors > descriptors_max:  # noqa: ASYNC110 - there is nothing to await
                 await asyncio.sleep(0.05)
 
+    async def says(self, words: str) -> None:
+        """Read its stderr until a line contains the words."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(60):
+            while line := (await self.process.stderr.readline()).decode():
+                if words in line:
+                    return
+        raise AssertionError(f"it ended without {words!r}")
+
     async def ended(self) -> tuple[int, str, str]:
         """Wait for its end. Return its exit code and the rest of its stdout and stderr."""
         out, err = await asyncio.wait_for(self.process.communicate(), 60)

@@ -37,7 +37,7 @@ from plait_core.wire import (
 )
 from plait_core.wire.frame_types.session_frames import Done, Subscribe
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 
 uvloop.new_event_loop().close()  # the first one of a process opens a pipe for signals and keeps it
 

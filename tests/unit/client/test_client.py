@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -165,7 +164,7 @@ class Town:
         return sum(isinstance(frame, kind) for frame in self.heard)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition():  # noqa: ASYNC110 - any condition at all
                 await asyncio.sleep(0.001)
 
@@ -810,14 +809,23 @@ async def test_churn_of_subscriptions_leaves_nothing_behind(town: Town) -> None:
         assert len(left) <= 1
 
 
-async def test_taking_queued_events_is_fast(town: Town) -> None:
-    """A lower bound far below the measured rate. It fails if each event costs an await or a queue."""
+async def test_events_that_are_there_cost_no_turn_of_the_loop(town: Town) -> None:
+    """Reading 2,000 pending events takes a few turns of the event loop, and not one each."""
     async with plait.connect(town.url) as client, client.subscribe("true") as events:
         for _ in range(2000):
             await client.publish(TRADE)
         await client.flush()
         await town.until(lambda: events.stats.pending == 2000)
-        start = time.perf_counter()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
         for _ in range(2000):
             await events.__anext__()
-        assert (time.perf_counter() - start) / 2000 < 50e-6
+        counting.cancel()
+        assert turns <= 2000 / YIELD_EVERY + 1

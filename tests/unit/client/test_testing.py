@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -28,9 +27,7 @@ def test_an_hour_takes_no_time() -> None:
                 assert (await quotes.next())["price"] == 99
             return asyncio.get_running_loop().time()
 
-    start = time.perf_counter()
-    assert run(main()) > 3600
-    assert time.perf_counter() - start < 20
+    assert run(main()) > 3600  # in real time the test would exceed its timeout
 
 
 def test_delay_is_that_of_the_network_and_no_other() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from fractions import Fraction
 
 import pytest
@@ -92,11 +91,9 @@ def test_a_mapping_across_all_kinds_of_domain() -> None:
 def test_the_exact_mapping_is_refused_before_any_work() -> None:
     schema = Schema.of({f"x{i}": FloatRange(0, 1, bits=64) for i in range(16)})
     region = Region.of(schema, [{name: Interval(0.1, 0.9) for name in schema.names}])
-    started = time.perf_counter()
     with pytest.raises(SpaceInvalid, match="DZ_SET_MAX") as refused:
         region.exact()
     assert "at_most" in refused.value.hint
-    assert time.perf_counter() - started < 2
     with pytest.raises(SpaceInvalid, match="DZ_SET_MAX"):
         region.wildcards()
 
@@ -105,9 +102,7 @@ def test_the_exact_mapping_is_refused_before_any_work() -> None:
 def test_coarsening_needs_no_exact_mapping(strategy: Strategy) -> None:
     schema = Schema.of({f"x{i}": FloatRange(0, 1, bits=64) for i in range(16)})
     box: Box = {name: Interval(0.1, 0.101) for name in schema.names}
-    started = time.perf_counter()
     coarse = Region.of(schema, [box] * 8).at_most(64, strategy)
-    assert time.perf_counter() - started < 5
     assert len(coarse) <= 64
     assert coarse.covers(schema.locate(dict.fromkeys(schema.names, 0.1005)))
 

@@ -224,7 +224,9 @@ def test_no_process_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        time.sleep(0.3)  # for the child to have asked
+        command = Path(f"/proc/{child}/cmdline")
+        while b"launch.py" in command.read_bytes():  # until then it has not asked the kernel
+            time.sleep(0.01)
         parent.kill()
     end = time.monotonic() + 10
     while not gone(child) and time.monotonic() < end:
