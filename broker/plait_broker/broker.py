@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plait_core.errors import FrameError, FrameFault
-from plait_core.ids import Randomness, id_text
+from plait_core.ids import Randomness, id_text, new_id
 from plait_core.matching import Index, new_index
 from plait_core.sealed_opening import Fit
 from plait_core.values import Json
@@ -75,9 +75,12 @@ class Broker:
         wall_us: int,
         recovered: Recovered = NOTHING_RECOVERED,
         index: Callable[[], Index] = new_index,
+        identity: Callable[[Randomness, bytes], Identity | None] = Identity,
     ) -> None:
-        identity = Identity(randomness, recovered.log_secret)
-        me = self.id = identity.id
+        """`identity` makes the broker's keys from randomness and the log's secret. If it returns None, as in fast
+        simulations, the broker signs nothing and checks no signature or MAC."""
+        keys = identity(randomness, recovered.log_secret)
+        me = self.id = new_id(randomness) if keys is None else keys.id
         self.log = recovered.log
         self.started_at = self._now = now
         self.telemetry: BrokerTelemetry | None = None
@@ -91,7 +94,7 @@ class Broker:
         observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
         context = BrokerContext(me, self.log, self._settings, self._clock, self._counters, self.confirmations, observer)
-        parts = OverlayParts(context, identity, self._connections, randomness, now, index)
+        parts = OverlayParts(context, keys, self._connections, randomness, now, index)
         overlay = self.overlay = parts.overlay
         self._gate, self._join_gate = parts.gate, parts.join_gate
         remote = self._remote_confirmations = parts.confirmations

@@ -27,7 +27,7 @@ class OverlayParts:
     def __init__(
         self,
         context: BrokerContext,
-        identity: Identity,
+        identity: Identity | None,
         connections: dict[ConnectionId, Connection],
         randomness: Randomness,
         now: float,
@@ -36,7 +36,9 @@ class OverlayParts:
         settings = context.settings.current
         linking = settings.linking
         log = context.log
-        incarnation = Incarnation(log if identity.incarnation_key else 0, context.clock.wall_us(now), bool(log))
+        incarnation = Incarnation(
+            log if identity is None or identity.incarnation_key else 0, context.clock.wall_us(now), bool(log)
+        )
         self.overlay = Overlay(context.id, overlay_settings(settings), incarnation, identity, randomness, now, index)
         self.gate = AdvertisementGate(self.overlay, index, now)
         self.join_gate = JoinGate(self.overlay, linking.expected, now + linking.join_s)

@@ -1,16 +1,21 @@
 """The ground truth of a simulated overlay: reachability, time since the last change, and interest that must be known.
 
-An event must reach a broker whose interest in it was installed, if nothing has changed for a while and there is a path
-between the two. It must also reach it if its publisher's broker must once have known that interest, even if they are
-partitioned now. The overlay's own tables are not used.
+An event must reach a subscription that was installed, if nothing has changed for a while and there is a path between
+the two brokers. It must also reach it if its publisher's broker must once have known that interest, even if they are
+partitioned now. Paths are computed by networkx from the simulated links; no table of a broker is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
+
+import networkx as nx
 
 from ..timeline import Timeline
+from .broker_node import BrokerNode
+from .frame_client import ClientAdvertisement, ClientSubscription
+from .network import Network
 
 CALM_S: Final = 6.0
 """Seconds without a change after which dead links are detected (3 s) and all present brokers are informed."""
@@ -22,97 +27,100 @@ ROUNDS: Final = 3
 TRIPS: Final = 4
 """Transits of the overlay until tables are right: link state, interest update, ack, and one in reserve."""
 
-
-class GraphNode(Protocol):
-    """A broker, as far as the ground truth depends on it."""
-
-    @property
-    def lives(self) -> int: ...
-    @property
-    def runs(self) -> bool: ...
-
-
-class GraphLink(Protocol):
-    """A link, as far as the ground truth depends on it."""
-
-    @property
-    def ends(self) -> tuple[GraphNode, GraphNode]: ...
-    @property
-    def delay_s(self) -> float: ...
-    @property
-    def up(self) -> bool: ...
-    @property
-    def silent(self) -> frozenset[int]: ...
-
-
-class SimulatedGraph(Protocol):
-    """A world, as far as the ground truth depends on it."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-    @property
-    def nodes(self) -> Sequence[GraphNode]: ...
-    @property
-    def pipes(self) -> Sequence[GraphLink]: ...
+RELINK_S: Final = 6.0
+"""Brokers notice the begin and the end of a partition so much later than it happens: detection, and redialling."""
 
 
 class GroundTruth:
     """The ground truth of one history."""
 
-    def __init__(self, world: SimulatedGraph, *, forgets: bool) -> None:
-        """`forgets`: whether brokers are absent for so long that others may forget them."""
-        self._world = world
-        self._forgets = forgets
+    def __init__(self, timeline: Timeline, network: Network, nodes: Sequence[BrokerNode], *, forget_s: float) -> None:
+        """`forget_s`: the time after which brokers forget each other, where histories last that long; else inf."""
         self.changed_at = 0.0
         """Time at which a link or a broker last came up, went down, or became slower."""
-        self._known: set[tuple[GraphNode, int, GraphNode, int, int, int]] = set()
-        """Pairs of an advertisement and an interest, with their brokers and incarnations, that must have met."""
+        self._timeline = timeline
+        self._network = network
+        self._nodes = nodes
+        self._forget_s = forget_s
+        self._graph: nx.Graph | None = None
+        self._distances: dict[BrokerNode, dict[BrokerNode, float]] = {}
+        self._known: set[tuple[object, ...]] = set()
+        """Pairs of an advertisement and a filter, with their brokers and lives, that must have met."""
+        self._apart: dict[tuple[BrokerNode, BrokerNode], float] = {}
+        """Pairs of brokers without a path, and since when."""
+        self._absences: dict[tuple[BrokerNode, BrokerNode], float] = {}
+        """Pairs of brokers that were apart for so long that they may have forgotten each other, and until when."""
 
     def change(self) -> None:
-        """Record that something changes now."""
-        self.changed_at = self._world.timeline.now
+        """Note that a broker or a link changes now."""
+        self.changed_at = self._timeline.now
+        self._graph = None
+        self._distances.clear()
+        if self._forget_s < float("inf"):
+            self._note_absences()
 
     @property
     def calm(self) -> bool:
         """Whether nothing has changed for `CALM_S`."""
-        return self._world.timeline.now - self.changed_at >= CALM_S
+        return self._timeline.now - self.changed_at >= CALM_S
 
     @property
     def settled_at(self) -> float:
         """Time at which tables must be right if nothing changes any more."""
-        return self.changed_at + ROUNDS * HEARTBEAT_S + TRIPS * max(map(self._farthest_s, self._world.nodes))
+        farthest_s = max(max(self.distances(node).values(), default=0.0) for node in self._nodes)
+        return self.changed_at + ROUNDS * HEARTBEAT_S + TRIPS * farthest_s
 
-    def reached(self, node: GraphNode) -> set[GraphNode]:
-        """Return the brokers that a broker can reach, itself included."""
-        return set(self._distances(node))
+    @property
+    def graph(self) -> nx.Graph:
+        """The brokers that run and the sound links between them, with their delays."""
+        if self._graph is None:
+            graph = self._graph = nx.Graph()
+            graph.add_nodes_from(node for node in self._nodes if node.runs)
+            for link in self._network.links:
+                near, far = link.ends
+                if link.sound and near in graph and far in graph:
+                    graph.add_edge(near, far, weight=link.delay_s)
+        return self._graph
 
-    def owes(self, root: GraphNode, home: GraphNode, advertisements: list[int], interests: list[int]) -> bool:
-        """Return whether an event of these advertisements must be sent to these interests now."""
-        pairs = {
-            (root, root.lives, home, home.lives, advertisement, interest)
-            for advertisement in advertisements
-            for interest in interests
-        }
-        if self.calm and home in self.reached(root):
-            self._known |= pairs
-            return bool(pairs)
-        return not self._forgets and not pairs.isdisjoint(self._known)
+    def distances(self, node: BrokerNode) -> dict[BrokerNode, float]:
+        """Return the brokers that a broker can reach, itself included, each with its distance in seconds."""
+        graph = self.graph
+        found = self._distances.get(node)
+        if found is None:
+            found = dict(nx.single_source_dijkstra_path_length(graph, node)) if node in graph else {}
+            self._distances[node] = found
+        return found
 
-    def _farthest_s(self, node: GraphNode) -> float:
-        return max(self._distances(node).values())
+    def owes(
+        self, root: BrokerNode, advertisements: Sequence[ClientAdvertisement], subscription: ClientSubscription
+    ) -> bool:
+        """Return whether an event of these advertisements must be sent to this subscription now."""
+        home = subscription.client.node
+        if home is root:
+            return True
+        pairs = [
+            (root, root.lives, one, one.filter, home.lives, subscription, subscription.filter) for one in advertisements
+        ]
+        if self.calm and home in self.distances(root):
+            self._known.update(pairs)
+            return True
+        return self._forget_s == float("inf") and not self._known.isdisjoint(pairs)
 
-    def _distances(self, node: GraphNode) -> dict[GraphNode, float]:
-        """Return distances in seconds, by Bellman and Ford's algorithm, independently of the code under test."""
-        found = {node: 0.0} if node.runs else {}
-        for _ in self._world.nodes:
-            for pipe in self._world.pipes:
-                if _leads(pipe):
-                    for near, far in (pipe.ends, pipe.ends[::-1]):
-                        way_s = found.get(near, float("inf")) + pipe.delay_s
-                        if way_s < found.get(far, float("inf")):
-                            found[far] = way_s
-        return found or {node: 0.0}
+    def may_have_forgotten(self, root: BrokerNode, home: BrokerNode, since: float) -> bool:
+        """Return whether two brokers were apart for so long, since this time, that events for one may be given up."""
+        apart_since = self._apart.get((root, home))
+        now = self._timeline.now
+        if apart_since is not None and now - apart_since >= self._forget_s - RELINK_S:
+            return True
+        return self._absences.get((root, home), -1.0) >= since
 
-
-def _leads(pipe: GraphLink) -> bool:
-    return pipe.up and not pipe.silent and all(node.runs for node in pipe.ends)
+    def _note_absences(self) -> None:
+        now, apart = self._timeline.now, self._apart
+        for node in self._nodes:
+            reached = self.distances(node)
+            for other in self._nodes:
+                pair = (node, other)
+                if other not in reached:
+                    apart.setdefault(pair, now)
+                elif pair in apart and now - apart.pop(pair) >= self._forget_s - RELINK_S:
+                    self._absences[pair] = now + RELINK_S

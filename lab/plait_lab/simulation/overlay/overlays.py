@@ -20,7 +20,7 @@ from plait_core.wire import Frame
 
 from ..history import UNKNOWN, History, Kind, type_number
 from ..timeline import Timeline
-from .ground_truth import GroundTruth
+from .bare_ground_truth import GroundTruth
 from .overlay_nodes import Node, Pipe, Said
 from .overlay_oracle import judge, judge_tables
 

@@ -1,0 +1,327 @@
+"""The place where one simulated broker runs: its lives, its log, its connections and its timer.
+
+It drives a production `Broker` as `plait_broker.server.driver` does, through the broker's public face only. The rest of
+the simulation reads a broker's state through `BrokerNode.overlay`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Final
+
+from plait_broker import Broker, BrokerSettings, Caller, OpenGate
+from plait_broker.outputs import (
+    NOTHING_RECOVERED,
+    Close,
+    Dial,
+    Fetch,
+    LogRecord,
+    Output,
+    Persist,
+    Probe,
+    Recovered,
+    Remark,
+    Send,
+)  # fmt: skip
+from plait_broker.overlay import Overlay
+from plait_broker.overlay.security.identity import Identity, incarnation_key_of, incarnation_of
+from plait_broker.pipeline.tag_test_worker import TagTestWorker
+from plait_core.ids import Randomness
+from plait_core.matching import Index, new_index
+
+from ..history import History, Kind
+from ..one_broker.disks import Disk, DiskTerms
+from ..timeline import CALENDAR_US
+from .network import Connection, Endpoint, Network
+
+PROBE_S: Final = 0.005
+"""Seconds of a test of tags."""
+
+NO_LOG: Final = "this broker keeps no log"
+
+MakeIdentity = Callable[[Randomness, bytes], Identity | None]
+
+
+def no_identity(randomness: Randomness, log_secret: bytes) -> None:
+    """Make no keys: the broker signs nothing and checks nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerms:
+    """What all lives of a broker have in common."""
+
+    settings: BrokerSettings
+    logs: bool = False
+    """Whether it has a log, by which its next life is recognised."""
+    identity: MakeIdentity = no_identity
+    index: Callable[[], Index] = new_index
+    seed: str = ""
+
+
+class BrokerNode(Endpoint):
+    """A broker over all its lives."""
+
+    def __init__(
+        self, number: int, network: Network, terms: NodeTerms, history: History, changed: Callable[[], None]
+    ) -> None:
+        """`changed` is called when the broker starts, stops or pauses, or its number of links changes."""
+        self.number = number
+        self.name = terms.settings.name
+        self.address = f"127.0.0.1:{4700 + number}"
+        self.terms = terms
+        self.dials: list[str] = []
+        """Addresses of the brokers that it is configured to dial."""
+        self.broker: Broker | None = None
+        self.lives = 0
+        self.paused = False
+        self.links = 0
+        """Number of brokers linked to it."""
+        self.connections: dict[int, Connection] = {}
+        self.remarks: list[str] = []
+        """All remarks to its operator."""
+        self.disk: Disk | None = None
+        self._network = network
+        self._timeline = network.timeline
+        self._history = history
+        self._changed = changed
+        self._held: list[Callable[[], None]] = []
+        """Input that waits while it is paused, in order: a stopped process learns nothing."""
+        self._due = math.inf
+        self._secret = b""
+        self._tag_tests = TagTestWorker()
+        network.listen(self, self.address)
+        if terms.logs:
+            self._create_log()
+
+    @property
+    def listens(self) -> bool:
+        """Whether its kernel accepts connections: a paused process still has one."""
+        return self.broker is not None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs and is not paused."""
+        return self.broker is not None and not self.paused
+
+    @property
+    def overlay(self) -> Overlay:
+        """The state of the running broker's overlay, for oracles."""
+        assert self.broker is not None, "it does not run"
+        return self.broker.joining.overlay
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the broker unless it runs."""
+        if self.broker is not None:
+            return
+        self.lives += 1
+        self._due = math.inf
+        now, terms = self._timeline.now, self.terms
+        self._history.add(Kind.STARTED, now, self.number)
+        linking = replace(terms.settings.linking, links=tuple(self.dials), address=self.address)
+        self.broker = Broker(
+            replace(terms.settings, linking=linking),
+            Random(f"{terms.seed}/{self.number}/{self.lives}"),
+            OpenGate(),
+            now=now,
+            wall_us=CALENDAR_US + round(now * 1_000_000),
+            recovered=self._recover(),
+            index=terms.index,
+            identity=terms.identity,
+        )
+        self._changed()
+        self.act()
+
+    def kill(self) -> None:
+        """Kill the process, if it runs. Its kernel closes the connections, and other ends notice."""
+        if self.broker is None:
+            return
+        self._history.add(Kind.STOPPED, self._timeline.now, self.number)
+        self.broker = None
+        self.paused = False
+        self.links = 0
+        self._held.clear()
+        connections, self.connections = self.connections, {}
+        for connection in connections.values():
+            self._network.close(connection, connection.side(self), killed=True)
+        if self.disk is not None:
+            self.disk.crash()
+        self._changed()
+
+    def pause(self) -> None:
+        """Stop the process for a while, if it runs: it neither reads nor writes."""
+        if self.runs:
+            self._history.add(Kind.PAUSED, self._timeline.now, self.number)
+            self.paused = True
+            self._changed()
+
+    def resume(self) -> None:
+        """End a pause."""
+        if not self.paused:
+            return
+        self._history.add(Kind.RESUMED, self._timeline.now, self.number)
+        self.paused = False
+        self._changed()
+        held, self._held = self._held, []
+        for happen in held:
+            happen()
+        self._tick()
+
+    # --- input --------------------------------------------------------------------------------------------------------
+
+    def accepted(self, connection: Connection) -> None:
+        """Take a connection that another broker or a client has opened."""
+        self.connections[connection.ids[1]] = connection
+        self._connected(connection, Caller("127.0.0.1:9"))
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """Take bytes."""
+        if self.paused:
+            self._held.append(partial(self.received, connection, data))
+        elif self.broker is not None:
+            id = connection.ids[connection.ends[1] is self]
+            if id in self.connections:
+                self.broker.receive(id, data, self._timeline.now)
+                self.act()
+
+    def ended(self, connection: Connection) -> None:
+        """Note the end of a connection."""
+        if self.paused:
+            self._held.append(partial(self.ended, connection))
+            return
+        id = connection.ids[connection.side(self)]
+        if self.connections.pop(id, None) is not None and self.broker is not None:
+            self.broker.disconnected(id, self._timeline.now)
+            self.act()
+
+    def _connected(self, connection: Connection, caller: Caller) -> None:
+        if self.paused:
+            self._held.append(partial(self._connected, connection, caller))
+            return
+        assert self.broker is not None, "only a running broker accepts or dials"
+        self.broker.connected(connection.ids[connection.side(self)], caller, self._timeline.now)
+        self.act()
+
+    def _dialled(self, life: int, address: str, connection: Connection | None) -> None:
+        if self.lives != life or self.broker is None:
+            if connection is not None:
+                self._network.close(connection, 0, killed=True)
+        elif connection is not None:
+            self.connections[connection.ids[0]] = connection
+            self._connected(connection, Caller(address, dialled=address))
+        else:
+            self._unreachable(address)
+
+    def _unreachable(self, address: str) -> None:
+        if self.paused:
+            self._held.append(partial(self._unreachable, address))
+        elif self.broker is not None:
+            self.broker.neighbourhood.unreachable(address, self._timeline.now)
+            self.act()
+
+    # --- output -------------------------------------------------------------------------------------------------------
+
+    def act(self) -> None:
+        """Carry out the outputs of the running broker, and set its timer."""
+        broker = self.broker
+        assert broker is not None, "it runs"
+        for output in broker.take_output():
+            if type(output) is Send:
+                connection = self.connections.get(output[0])
+                if connection is not None:
+                    chunks = output[1]
+                    data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                    self._network.write(connection, int(connection.ends[1] is self), data)
+            else:
+                self._carry_out(broker, output)
+        if len(broker.neighbourhood) != self.links:
+            self.links = len(broker.neighbourhood)
+            self._changed()
+        due, now = broker.next_deadline(), self._timeline.now
+        if due < self._due:
+            self._due = due
+            self._timeline.at(max(due, now) + 1e-6, partial(self._ring, due, self.lives))
+
+    def _carry_out(self, broker: Broker, output: Output) -> None:
+        life = self.lives
+        match output:
+            case Close(id):
+                connection = self.connections.get(id)
+                if connection is not None:
+                    self._network.close(connection, connection.side(self))
+            case Dial(address):
+                self._network.dial_address(self, address, partial(self._dialled, life, address))
+            case Persist(ticket):
+                if self.disk is None:
+                    self._timeline.after(0.0, partial(self._persisted, life, ticket, NO_LOG))
+                else:
+                    self.disk.persist(output, partial(self._persisted, life))
+            case Fetch(ticket):
+                if self.disk is None:
+                    self._timeline.after(0.0, partial(self._fetched, life, ticket, [], False, NO_LOG))
+                else:
+                    self.disk.fetch(output, partial(self._fetched, life))
+            case Probe():
+                self._timeline.after(PROBE_S, partial(self._probed, life, output))
+            case Remark(text):
+                self.remarks.append(text)
+
+    def _persisted(self, life: int, ticket: int, error: str | None) -> None:
+        if self.broker is None or self.lives != life:
+            return
+        if self.paused:
+            self._held.append(partial(self._persisted, life, ticket, error))
+            return
+        self.broker.persisted(ticket, error, self._timeline.now)
+        self.act()
+
+    def _fetched(self, life: int, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:
+        if self.broker is None or self.lives != life:
+            return
+        if self.paused:
+            self._held.append(partial(self._fetched, life, ticket, records, lost, error))
+            return
+        self.broker.fetched(ticket, records, lost, error, self._timeline.now)
+        self.act()
+
+    def _probed(self, life: int, probe: Probe) -> None:
+        if self.broker is None or self.lives != life:
+            return
+        if self.paused:
+            self._held.append(partial(self._probed, life, probe))
+            return
+        self.broker.probed(probe.ticket, self._tag_tests.fits(probe), self._timeline.now)
+        self.act()
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _ring(self, due: float, life: int) -> None:
+        if self._due == due and self.lives == life and self.runs:
+            self._tick()
+
+    def _tick(self) -> None:
+        assert self.broker is not None, "it runs"
+        self._due = math.inf
+        self.broker.tick(self._timeline.now)
+        self.act()
+
+    # --- log ----------------------------------------------------------------------------------------------------------
+
+    def _create_log(self) -> None:
+        rng = Random(f"{self.terms.seed}/{self.number}/log")
+        self._secret = rng.randbytes(32)
+        if self.terms.identity is no_identity:
+            identity = rng.getrandbits(62) + 1
+        else:
+            identity = incarnation_of(incarnation_key_of(self._secret))
+        self.disk = Disk(self._timeline, rng, DiskTerms(), identity)
+
+    def _recover(self) -> Recovered:
+        if self.disk is None:
+            return NOTHING_RECOVERED
+        return replace(self.disk.recover(), log_secret=self._secret)

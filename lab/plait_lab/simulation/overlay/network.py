@@ -1,0 +1,286 @@
+"""The network of a simulated overlay: links between its ends, and connections over them.
+
+A connection delivers what one end writes to the other, in order and after the link's delay. As TCP does, it holds back
+bytes while the link is *silent*, and delivers them once the link is mended. A *cut* link breaks its connections, and
+both ends notice at once, as a kernel does. A *reset* connection is broken likewise. A silent link is noticed by
+neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Final
+
+from ..timeline import Timeline
+
+ATTEMPT_S: Final = 5.0
+"""Timeout of a connection attempt, as in `plait_broker.server.dialer`."""
+
+Tap = Callable[["Connection", int, bytes], bytes]
+"""Takes a connection, the side that writes and its bytes. Returns the bytes to deliver instead."""
+
+
+class Endpoint:
+    """An end of connections: a broker or a client."""
+
+    number: int
+    """Unique among the brokers; clients share the number -1."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether a process accepts connections here."""
+        return False
+
+    def accepted(self, connection: Connection) -> None:
+        """Take a connection that another end has opened."""
+        raise NotImplementedError
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        """Take bytes."""
+        raise NotImplementedError
+
+    def ended(self, connection: Connection) -> None:
+        """Note the end of a connection: closed by either end, or broken."""
+        raise NotImplementedError
+
+
+@dataclass(slots=True, eq=False)
+class Link:
+    """Where two ends may connect, with its delay and its faults."""
+
+    ends: tuple[Endpoint, Endpoint]
+    delay_s: float
+    number: int = -1
+    jitter_s: float = 0.0
+    """Greatest random delay added to each write."""
+    slower_s: dict[int, float] = field(default_factory=dict)
+    """Delay added in one direction, by the number of the end that writes."""
+    up: bool = True
+    silent: frozenset[int] = frozenset()
+    """Numbers of the ends whose bytes do not pass."""
+    connections: list[Connection] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    """Connection attempts that wait until the link is not silent."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether bytes pass in both directions."""
+        return self.up and not self.silent
+
+    def other(self, end: Endpoint) -> Endpoint:
+        """Return the end opposite to `end`."""
+        return self.ends[end is self.ends[0]]
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """A connection. Side 0 has opened it."""
+
+    link: Link
+    ends: tuple[Endpoint, Endpoint]
+    ids: tuple[int, int]
+    """The number that each end knows it by."""
+    open: list[bool] = field(default_factory=lambda: [True, True])
+    """Whether each end still has it."""
+    established: bool = False
+    """Whether the end that opens it knows that it is open."""
+    last: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    """By side, when its last write arrives."""
+    held: tuple[list[bytes | None], list[bytes | None]] = field(default_factory=lambda: ([], []))
+    """By side, what has not passed a silent link. None is the end of the connection."""
+
+    def side(self, end: Endpoint) -> int:
+        """Return the side of an end."""
+        return int(end is self.ends[1])
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A connection attempt. `answered` gets the connection, or None if it fails."""
+
+    link: Link
+    by: Endpoint
+    answered: Callable[[Connection | None], None]
+    over: bool = False
+
+    def answer(self, connection: Connection | None) -> None:
+        """Report the result once."""
+        if not self.over:
+            self.over = True
+            self.answered(connection)
+
+
+class Network:
+    """All links and connections."""
+
+    def __init__(self, timeline: Timeline, rng: Random) -> None:
+        self.timeline = timeline
+        self.tap: Tap | None = None
+        """Sees every write between brokers, if set."""
+        self.distance_s: Callable[[Endpoint, Endpoint], float] | None = None
+        """Delay between two ends without a given link; None: they cannot connect."""
+        self.dials = 0
+        """Connection attempts between brokers."""
+        self._rng = rng
+        self._addresses: dict[str, Endpoint] = {}
+        self._links: dict[tuple[int, int], Link] = {}
+        self._ids = 0
+
+    @property
+    def links(self) -> list[Link]:
+        """All links between brokers."""
+        return list(self._links.values())
+
+    def listen(self, end: Endpoint, address: str) -> None:
+        """Give an end its address."""
+        self._addresses[address] = end
+
+    def add_link(self, near: Endpoint, far: Endpoint, delay_s: float) -> Link:
+        """Add a link between two brokers."""
+        link = Link((near, far), delay_s, len(self._links))
+        self._links[_pair(near, far)] = link
+        return link
+
+    def link(self, near: Endpoint, far: Endpoint) -> Link | None:
+        """Return the link between two brokers, or None."""
+        known = self._links.get(_pair(near, far))
+        if known is None and self.distance_s is not None:
+            return self.add_link(near, far, self.distance_s(near, far))
+        return known
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def dial_address(self, by: Endpoint, address: str, answered: Callable[[Connection | None], None]) -> None:
+        """Open a connection to an address."""
+        self.dials += 1
+        far = self._addresses.get(address)
+        link = self.link(by, far) if far is not None else None
+        if link is None:
+            self.timeline.after(0.0, partial(answered, None))
+        else:
+            self.dial(link, by, answered)
+
+    def dial(self, link: Link, by: Endpoint, answered: Callable[[Connection | None], None]) -> None:
+        """Open a connection over a link."""
+        attempt = Attempt(link, by, answered)
+        self.timeline.after(link.delay_s, partial(self._arrive_attempt, attempt))
+        if by.number >= 0:
+            self.timeline.after(ATTEMPT_S, partial(attempt.answer, None))
+
+    def write(self, connection: Connection, side: int, data: bytes) -> None:
+        """Write bytes."""
+        if self.tap is not None and connection.link.number >= 0:
+            data = self.tap(connection, side, data)
+        if data:
+            self._send(connection, side, data)
+
+    def close(self, connection: Connection, side: int, *, killed: bool = False) -> None:
+        """Close a connection at one end, which then `ended` unless its process was killed. The other end notices after
+        the bytes written before."""
+        if not connection.open[side]:
+            return
+        connection.open[side] = False
+        if not killed:
+            self.timeline.after(0.0, partial(connection.ends[side].ended, connection))
+        if connection.open[1 - side]:
+            self._send(connection, side, None)
+        else:
+            self._remove(connection)
+
+    def reset(self, connection: Connection) -> None:
+        """Break a connection: both ends notice at once, and what was in flight is lost."""
+        for side, end in enumerate(connection.ends):
+            if connection.open[side]:
+                connection.open[side] = False
+                if connection.established or side:
+                    self.timeline.after(0.0, partial(end.ended, connection))
+        self._remove(connection)
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def cut(self, link: Link) -> None:
+        """Break all connections of a link, and refuse new ones."""
+        link.up = False
+        for connection in list(link.connections):
+            self.reset(connection)
+
+    def silence(self, link: Link, *ends: Endpoint) -> None:
+        """Hold back what these ends send; all ends if none is named."""
+        link.silent = frozenset(end.number for end in ends or link.ends)
+
+    def mend(self, link: Link, *, reset: bool = False) -> None:
+        """End a cut or a silence. `reset`: connections have not survived it."""
+        link.up, link.silent = True, frozenset()
+        for connection in list(link.connections):
+            if reset:
+                self.reset(connection)
+                continue
+            for side, held in enumerate(connection.held):
+                for data in held:
+                    self.timeline.after(0.0, partial(self._arrive, connection, side, data))
+                held.clear()
+        attempts, link.attempts = link.attempts, []
+        for attempt in attempts:
+            self.timeline.after(link.delay_s, partial(self._arrive_attempt, attempt))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _send(self, connection: Connection, side: int, data: bytes | None) -> None:
+        link, timeline, last = connection.link, self.timeline, connection.last
+        at = timeline.now + link.delay_s
+        if link.jitter_s:
+            at += self._rng.random() * link.jitter_s
+        if link.slower_s:
+            at += link.slower_s.get(connection.ends[side].number, 0.0)
+        if at < last[side]:
+            at = last[side]
+        last[side] = at
+        timeline.at(at, partial(self._arrive, connection, side, data))
+
+    def _arrive(self, connection: Connection, side: int, data: bytes | None) -> None:
+        other = 1 - side
+        if not connection.open[other]:
+            return
+        if connection.link.silent and connection.ends[side].number in connection.link.silent:
+            connection.held[side].append(data)
+        elif data is not None:
+            connection.ends[other].received(connection, data)
+        else:
+            connection.open[other] = False
+            self._remove(connection)
+            connection.ends[other].ended(connection)
+
+    def _remove(self, connection: Connection) -> None:
+        if connection in connection.link.connections:
+            connection.link.connections.remove(connection)
+
+    def _arrive_attempt(self, attempt: Attempt) -> None:
+        link, listener = attempt.link, attempt.link.other(attempt.by)
+        if attempt.over:
+            return
+        if not link.up:
+            attempt.answer(None)
+        elif link.silent:
+            link.attempts.append(attempt)
+        elif not listener.listens:
+            self.timeline.after(link.delay_s, partial(attempt.answer, None))
+        else:
+            self._ids += 2
+            connection = Connection(link, (attempt.by, listener), (self._ids - 1, self._ids))
+            link.connections.append(connection)
+            listener.accepted(connection)
+            self.timeline.after(link.delay_s, partial(self._establish, attempt, connection))
+
+    def _establish(self, attempt: Attempt, connection: Connection) -> None:
+        connection.established = True
+        if attempt.over:  # it has timed out
+            self.close(connection, 0, killed=True)
+        else:
+            attempt.answer(connection if connection.open[0] else None)
+
+
+def _pair(near: Endpoint, far: Endpoint) -> tuple[int, int]:
+    return min(near.number, far.number), max(near.number, far.number)

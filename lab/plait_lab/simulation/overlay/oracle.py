@@ -1,0 +1,220 @@
+"""The oracle of a simulated overlay: what clients must receive, and what all brokers must know at the end.
+
+I1  An event that is owed to a subscription is delivered.
+I2  Nothing is delivered twice.
+I3  No honest broker is expelled, and no frame of one is malformed.
+I4  Nothing is delivered that does not match.
+I5  No event visits a broker twice.
+I6  A publisher's events are delivered in its order.
+I7  Soon after a change, all tables equal a fresh build.
+I8  A confirmation keeps its promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from plait_broker.overlay import Overlay
+from plait_core.filters import Filter
+from plait_core.wire import Confirm, Deliver, Delivery
+from plait_core.wire.frame_types.session_frames import DURABLE, Code
+
+from ..timeline import Timeline
+from .broker_node import BrokerNode
+from .frame_client import ClientSubscription, FrameClient, PublishedEvent
+from .ground_truth import GroundTruth
+from .network import Network
+
+OVERTAKEN_S: Final = 1.0
+"""Time for which events that match a replaced filter may still arrive."""
+
+
+class DeliveryOracle:
+    """Checks what clients receive."""
+
+    def __init__(
+        self, timeline: Timeline, truth: GroundTruth, clients: Sequence[FrameClient], complain: Callable[[str], None]
+    ) -> None:
+        self.due = 0
+        """Number of owed deliveries."""
+        self._timeline = timeline
+        self._truth = truth
+        self._clients = clients
+        self._complain = complain
+        self._outstanding: list[PublishedEvent] = []
+
+    def published(self, event: PublishedEvent) -> None:
+        """Compute which subscriptions are owed an event."""
+        attributes, root = event.attributes, event.client.node
+        own = event.client.advertisements.values()
+        advertisements = [one for one in own if one.installed and one.filter.matches(attributes)]
+        if not advertisements:
+            return
+        for client in self._clients:
+            for subscription in client.subscriptions.values():
+                if (
+                    subscription.installed
+                    and subscription.filter.matches(attributes)
+                    and self._truth.owes(root, advertisements, subscription)
+                ):
+                    event.owed.append(subscription)
+        self.due += len(event.owed)
+        if event.owed:
+            self._outstanding.append(event)
+
+    def delivered(self, subscription: ClientSubscription, frame: Deliver, delivery: Delivery) -> None:
+        """Check a delivery."""
+        id, name = frame.id, subscription.client.name
+        count = subscription.received[id] = subscription.received.get(id, 0) + 1
+        if not self._matches(subscription, frame):
+            self._complain(f"I4: {name} got {id}, which does not match {subscription.filter.text}")
+        path = frame.path
+        if len(path) != len(set(path)):
+            self._complain(f"I5: {name} got {id} by way of {path}")
+        if count > 1 and not delivery[1] & DURABLE:
+            self._complain(f"I2: {name} got {id} again")
+        latest = subscription.latest.get(id.publisher, 0)
+        if id.sequence <= latest and not delivery[1] & DURABLE:
+            self._complain(f"I6: {name} got {id} after {latest}")
+        subscription.latest[id.publisher] = max(id.sequence, latest)
+
+    def confirmed(self, event: PublishedEvent) -> None:
+        """Check a receipt: of the level SUBSCRIBERS, all have the event."""
+        if event.confirm is Confirm.SUBSCRIBERS:
+            for subscription in self._missing(event):
+                self._complain(f"I8: {event.id} is confirmed; {subscription.client.name} has not got it")
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether owed events have not been delivered yet."""
+        self._outstanding = [event for event in self._outstanding if self._missing(event)]
+        return bool(self._outstanding)
+
+    def judge(self) -> None:
+        """Check I1: complain of every owed event that was not delivered."""
+        for event in self._outstanding:
+            for subscription in self._missing(event):
+                root, name = event.client.node, subscription.client.name
+                confirmed = ", and confirmed" if event.confirmed else ""
+                self._complain(
+                    f"I1: {name} never got {event.id} of {root.name}, published at {event.at:.3f}{confirmed}"
+                )
+
+    def _missing(self, event: PublishedEvent) -> list[ClientSubscription]:
+        """Return the subscriptions that are owed an event and have not got it."""
+        root = event.client.node
+        if root.lives != event.life and not event.confirmed:  # its broker may have died with it
+            return []
+        return [
+            one
+            for one in event.owed
+            if event.id not in one.received
+            and not one.ended
+            and one.filter.matches(event.attributes)
+            and all(filter.matches(event.attributes) for at, filter in one.filters if at >= event.at)
+            and not (not one.durable and self._truth.may_have_forgotten(root, one.client.node, event.at))
+        ]
+
+    def _matches(self, subscription: ClientSubscription, frame: Deliver) -> bool:
+        attributes = frame.attributes()
+        if subscription.filter.matches(attributes):
+            return True
+        oldest = self._timeline.now - OVERTAKEN_S
+        return any(at >= oldest and filter.matches(attributes) for at, filter in subscription.filters)
+
+
+class TableOracle:
+    """Checks what brokers know, against what their clients have asked for."""
+
+    def __init__(
+        self,
+        nodes: Sequence[BrokerNode],
+        clients: Sequence[FrameClient],
+        network: Network,
+        complain: Callable[[str], None],
+    ) -> None:
+        self._nodes = nodes
+        self._network = network
+        self._complain = complain
+        self._interest = {node: [client for client in clients if client.node is node] for node in nodes}
+
+    def judge(self) -> None:
+        """Check I3, and I7: all maps are complete and alike, and all know each other's advertisements and interest."""
+        alive = {node.overlay.me: node for node in self._nodes}
+        links = {frozenset(end.number for end in link.ends) for link in self._network.links}
+        for node in self._nodes:
+            self._judge_honest(node)
+            overlay = node.overlay
+            known = set(overlay.map.distances(overlay.me))
+            if known != set(alive):
+                self._complain(f"I7: {node.name} reaches {len(known)} of {len(alive)} brokers")
+                continue
+            drawn = {
+                frozenset((alive[state.origin].number, alive[other].number))
+                for state in overlay.map.link_states
+                if state.origin in alive
+                for other in state.neighbours
+                if other in alive
+            }
+            if drawn != links:
+                self._complain(f"I7: {node.name}'s map has {len(drawn)} links of {len(links)}")
+            self._judge_advertisements(node, overlay, alive)
+            self._judge_interest(node, overlay, alive)
+        for one in self._interest.values():
+            for client in one:
+                if not client.ready:
+                    self._complain(f"I7: {client.name} waits for answers")
+
+    def judge_delays(self) -> None:
+        """Check I7: all maps have the same delays, by which brokers choose."""
+        first = None
+        for node in self._nodes:
+            overlay = node.overlay
+            alive = overlay.map.distances(overlay.me)
+            delays = {
+                (one.origin, one.version, one.delays_us) for one in overlay.map.link_states if one.origin in alive
+            }
+            first = delays if first is None else first
+            if delays != first:
+                self._complain(f"I7: {node.name}'s map has other delays than {self._nodes[0].name}'s")
+
+    def _judge_honest(self, node: BrokerNode) -> None:
+        assert node.broker is not None, "all brokers run"
+        faults = node.broker.counters.faults
+        for code in (Code.FORGED, Code.FLOOD):
+            if faults[code]:
+                self._complain(f"I3: {node.name} has expelled {faults[code]} honest brokers: {code}")
+        for fault, count in faults.items():
+            if fault not in (Code.FORGED, Code.FLOOD):
+                self._complain(f"I3: {node.name} counts {count} faults of honest peers: {fault}")
+
+    def _judge_advertisements(self, node: BrokerNode, overlay: Overlay, alive: dict[int, BrokerNode]) -> None:
+        known = sorted((origin, filter.text) for (origin, _), filter in overlay.offers.items() if origin in alive)
+        right = sorted(
+            (me, one.filter.text)
+            for me, other in alive.items()
+            if other is not node
+            for client in self._interest[other]
+            for one in client.advertisements.values()
+        )
+        if known != right:
+            self._complain(f"I7: {node.name} knows {len(known)} advertisements of {len(right)}")
+
+    def _judge_interest(self, node: BrokerNode, overlay: Overlay, alive: dict[int, BrokerNode]) -> None:
+        own = [one.filter for client in self._interest[node] for one in client.advertisements.values()]
+        for me, other in alive.items():
+            if other is node:
+                continue
+            home = overlay.wanted.homes.get(me)
+            known = set(home.filters.values()) if home is not None else set()
+            right = {one.filter for client in self._interest[other] for one in client.subscriptions.values()}
+            for filter in right:
+                if _meets(own, filter) and not any(one.covers(filter) for one in known):
+                    self._complain(f"I7: {node.name} does not know that {other.name} subscribes to {filter.text}")
+            for filter in known - right:
+                self._complain(f"I7: {node.name} believes that {other.name} subscribes to {filter.text}")
+
+
+def _meets(advertisements: list[Filter], filter: Filter) -> bool:
+    return any(one.intersects(filter) for one in advertisements)

@@ -1,0 +1,198 @@
+"""A world of production brokers on virtual time, with links between them and clients that exchange frames.
+
+    world = World(seed=1, brokers=3)
+    world.link(0, 1, delay_s=0.002)                    # broker 0 is configured to dial broker 1
+    world.link(1, 2, delay_s=0.010)
+    world.start()
+    world.run(3.0)                                     # they dial, measure their links, and learn of each other
+    publisher, subscriber = world.client(0), world.client(2)
+    world.run(0.1)
+    publisher.advertise("x >= 0")
+    subscription = subscriber.subscribe("x > 1")
+    world.run(1.0)
+    assert subscription.installed                      # the broker has answered Done
+    publisher.publish({"x": 2})
+    world.run(1.0)
+    assert len(subscription.received) == 1
+    assert not world.complaints
+
+Each part is in a file of its own:
+
+- `broker_node.py`: `BrokerNode` runs one production `Broker`, over all its lives: `start`, `kill`, `pause`, `resume`.
+  `node.broker` is the broker, `node.overlay` its overlay's state for oracles, `node.disk` its log.
+- `network.py`: `Link` and `Connection`, and what goes wrong with them: `world.network.cut`, `silence`, `mend`, `reset`;
+  `link.delay_s`, `link.jitter_s`, `link.slower_s`.
+- `frame_client.py`: `FrameClient` subscribes, advertises, publishes with confirmation, and reconnects.
+- `oracle.py` checks each delivery at once, and the whole history and all tables when it is asked to.
+- `ground_truth.py`: which subscription is owed which event.
+- `wire_tap.py`: `world.wire` decodes what passes between brokers. `world.wire.intercept(node, change)` changes what a
+  broker writes, frame by frame; `world.wire.on_copy(see)` reports each copy of an event on a link.
+- `random_histories.py` and `worlds/` play histories from seeds; `faults.py` has the faults.
+
+Functions in `world.on_published` and `world.on_delivered` are called for each event and each delivery. Nothing here is
+meant to be subclassed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Final
+
+from plait_broker import BrokerSettings
+from plait_broker.overlay.security.identity import Identity
+from plait_broker.settings import LinkSettings
+from plait_core.matching import Index, new_index
+from plait_core.wire import Deliver, Delivery
+
+from ..history import History, Kind, weights_in
+from ..timeline import Timeline
+from .broker_node import BrokerNode, NodeTerms, no_identity
+from .frame_client import ClientSubscription, FrameClient, PublishedEvent
+from .ground_truth import GroundTruth
+from .network import Connection, Link, Network
+from .oracle import DeliveryOracle
+from .wire_tap import WireTap
+
+COMPLAINTS_MAX: Final = 20
+
+FORGET_S: Final = 20.0
+"""Time after which simulated brokers forget each other."""
+
+SETTINGS: Final = BrokerSettings(
+    heartbeat_s=20.0,  # a client pings no broker here, so this only sets how often the broker looks at its connections
+    overlay_gone_s=FORGET_S,
+    linking=LinkSettings(secret="the overlay's secret"),  # noqa: S106 - brokers authenticate each other with it
+)
+"""Settings of all brokers, but for their names, addresses and links."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldTerms:
+    """What a world is made of."""
+
+    settings: BrokerSettings = SETTINGS
+    signed: bool = False
+    """Whether brokers sign and check their messages. It costs most of the time of a history."""
+    logs: Callable[[int], bool] = field(default=lambda number: number % 2 == 1)
+    """Whether the broker of a number has a log."""
+    index: Callable[[], Index] = new_index
+    forgets: bool = False
+    """Whether brokers are absent for so long that others may forget them."""
+
+
+class World:
+    """Brokers, their network, and their clients."""
+
+    def __init__(self, seed: int | str, *, brokers: int, terms: WorldTerms | None = None) -> None:
+        terms = terms or WorldTerms()
+        self.seed = seed
+        self.terms = terms
+        self.rng = Random(f"world/{seed}")
+        """Draws what happens. Brokers have generators of their own, so they do not change it."""
+        self.timeline = Timeline()
+        self.history = History()
+        self.complaints: list[str] = []
+        self.events: list[PublishedEvent] = []
+        """All published events."""
+        self.on_published: list[Callable[[PublishedEvent], None]] = []
+        self.on_delivered: list[Callable[[ClientSubscription, Deliver, Delivery], None]] = []
+        self.network = Network(self.timeline, self.rng)
+        self.nodes: list[BrokerNode] = []
+        self.clients: list[FrameClient] = []
+        forget_s = terms.settings.overlay_gone_s if terms.forgets else float("inf")
+        self.truth = GroundTruth(self.timeline, self.network, self.nodes, forget_s=forget_s)
+        self.oracle = DeliveryOracle(self.timeline, self.truth, self.clients, self.complain)
+        self.wire = WireTap(self.network, self.nodes)
+        for number in range(brokers):
+            self.nodes.append(
+                BrokerNode(number, self.network, self._node_terms(number), self.history, self.truth.change)
+            )
+
+    def _node_terms(self, number: int) -> NodeTerms:
+        terms = self.terms
+        settings = replace(terms.settings, name=f"b{number}")
+        identity = Identity if terms.signed else no_identity
+        return NodeTerms(settings, terms.logs(number), identity, terms.index, str(self.seed))
+
+    # --- building -----------------------------------------------------------------------------------------------------
+
+    def link(self, near: int, far: int, delay_s: float, *, both_dial: bool = False) -> Link:
+        """Add a link. The first broker is configured to dial the second, and the second the first if `both_dial`.
+        Call it before they start."""
+        first, second = self.nodes[near], self.nodes[far]
+        first.dials.append(second.address)
+        if both_dial:
+            second.dials.append(first.address)
+        return self.network.add_link(first, second, delay_s)
+
+    def client(self, broker: int) -> FrameClient:
+        """Add a client, which connects to its broker at once."""
+        name = f"client{len(self.clients)} of b{broker}"
+        client = FrameClient(self.nodes[broker], self.network, self.rng, self, name)
+        self.clients.append(client)
+        return client
+
+    def record_writes(self) -> None:
+        """Add all that brokers write to each other to the history, for its hash."""
+        self.wire.see_writes(self._record_write)
+
+    @property
+    def ready(self) -> bool:
+        """Whether all clients are connected and all their requests are answered."""
+        return all(client.ready for client in self.clients)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The present time."""
+        return self.timeline.now
+
+    def start(self) -> None:
+        """Start all brokers."""
+        for node in self.nodes:
+            node.start()
+
+    def run(self, for_s: float) -> None:
+        """Let time pass."""
+        self.timeline.run(self.now + for_s)
+
+    def run_until(self, condition: Callable[[], bool], at_most_s: float, step_s: float = 0.1) -> bool:
+        """Let time pass until a condition holds, but not for longer than `at_most_s`. Return whether it holds."""
+        end = self.now + at_most_s
+        while not (holds := condition()) and self.now < end:
+            self.run(step_s)
+        return holds
+
+    # --- what happens -------------------------------------------------------------------------------------------------
+
+    def complain(self, text: str) -> None:
+        """Note that something is wrong."""
+        if len(self.complaints) < COMPLAINTS_MAX:
+            self.complaints.append(f"{self.now:.4f} {text}")
+
+    def published(self, event: PublishedEvent) -> None:
+        """Take an event that a client publishes."""
+        self.history.add(Kind.PUBLISHED, self.now, event.client.node.number, *event.id, event.confirm)
+        self.events.append(event)
+        self.oracle.published(event)
+        for see in self.on_published:
+            see(event)
+
+    def delivered(self, subscription: ClientSubscription, frame: Deliver, delivery: Delivery) -> None:
+        """Take a delivery at a client."""
+        node = subscription.client.node.number
+        self.history.add(Kind.RECEIVED, self.now, node, subscription.number, *frame.id, frame.delay_us, delivery[1])
+        self.oracle.delivered(subscription, frame, delivery)
+        for see in self.on_delivered:
+            see(subscription, frame, delivery)
+
+    def confirmed(self, event: PublishedEvent) -> None:
+        """Take a receipt at a publisher."""
+        self.history.add(Kind.TAKEN, self.now, event.client.node.number, *event.id)
+        self.oracle.confirmed(event)
+
+    def _record_write(self, connection: Connection, side: int, data: bytes) -> None:
+        self.history.add(Kind.WRITE, self.now, connection.link.number, connection.ends[side].number, *weights_in(data))
