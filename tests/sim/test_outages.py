@@ -9,8 +9,9 @@ import os
 
 import pytest
 
-from plait_core.filters import parse
-from plait_lab.simulation.overlay.worlds.outages import LoggingNode, Outages
+from plait_core.wire import Confirm
+from plait_lab.simulation.overlay.world import World
+from plait_lab.simulation.overlay.worlds.outages import Outages
 
 SEEDS = 5_000 if os.environ.get("PLAIT_NIGHTLY") else 60
 SHARE = 10
@@ -18,33 +19,38 @@ SHARE = 10
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
 def test_what_is_confirmed_arrives_however_long_its_broker_is_away(first: int) -> None:
-    worlds = [Outages(seed) for seed in range(first, first + SHARE)]
-    for world in worlds:
-        complaints = world.play()
-        assert not complaints, f"seed {world.seed}: {complaints[0]}"
-    assert sum(world.due for world in worlds) > 50 * SHARE, "events were due, or nothing is proved"
-    assert sum(world.away_s for world in worlds) > 20 * SHARE, "and brokers away"
+    histories = [Outages(seed) for seed in range(first, first + SHARE)]
+    for history in histories:
+        complaints = history.play()
+        assert not complaints, f"seed {history.seed}: {complaints[0]}"
+    assert sum(history.due for history in histories) > 50 * SHARE, "events were due, or nothing is proved"
+    assert sum(history.away_s for history in histories) > 20 * SHARE, "and brokers away"
+
+
+def three_brokers(seed: int) -> World:
+    """Three brokers with logs, linked."""
+    world = Outages(seed, faults=False, brokers=3).world
+    world.start()
+    world.run(8.0)
+    return world
 
 
 def test_who_cannot_store_what_is_wanted_keeps_nobody_waiting_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Outages(1, faults=False, brokers=3)
+    world = three_brokers(1)
     home, other, _ = world.nodes
-    for node in world.nodes:
-        node.start()
-    world.timeline.run(8.0)
-    monkeypatch.setattr(other, "synced", lambda *_: None)  # its disk takes no more
-    home.subscribe(parse("x >= 0"), durable=True)
-    wanted = max(home.wants)
-    world.timeline.run(8.0 + 3.0)
-    assert wanted not in home.installed
-    world.timeline.run(8.0 + 5.0)
-    assert wanted in home.installed
+    assert other.disk is not None
+    monkeypatch.setattr(other.disk, "persist", lambda *_: None)  # its disk takes no more
+    client = world.client(0)
+    first = client.subscribe("x >= 0", durable="first")
+    world.run(3.0)
+    assert not first.installed
+    world.run(2.5)
+    assert first.installed
     assert [remark for remark in home.remarks if remark.startswith(f"{other.name} can be reached, and does not ack")]
-    assert home.overlay is not None
     assert home.overlay.counts["interest_unacked"] == 1
-    home.subscribe(parse("y >= 0"), durable=True)
-    world.timeline.run(8.0 + 5.5)
-    assert max(home.wants) in home.installed, "it is not waited for again before it has answered"
+    second = client.subscribe("y >= 0", durable="second")
+    world.run(0.5)
+    assert second.installed, "it is not waited for again before it has answered"
     assert home.overlay.counts["interest_unacked"] == 1
 
 
@@ -55,27 +61,21 @@ def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> N
     No advertisement overlapped the subscription before. An event published meanwhile is confirmed only after its
     home broker has it.
     """
-    world = Outages(seed, faults=False, brokers=3)
-    nodes = [node for node in world.nodes if isinstance(node, LoggingNode)]
-    home, other, third = nodes
-    for node in nodes:
-        node.start()
-    world.timeline.run(8.0)
-    home.subscribe(parse("x >= 0"), durable=True)
-    until = world.timeline.now
-    while not home.installed:
-        world.timeline.run(until := until + 0.0001)
-    for node in nodes:
-        node.stop()
-    world.timeline.run(until + 1.0)
+    world = three_brokers(seed)
+    home, other, third = world.nodes
+    subscription = world.client(0).subscribe("x >= 0", durable="all")
+    assert world.run_until(lambda: subscription.installed, 5.0, step_s=0.0001)
+    for node in world.nodes:
+        node.kill()
+    world.run(1.0)
     other.start()
-    other.advertise(parse("x >= 0"))
-    world.timeline.run(until + 11.0)
-    other.publish({"x": 1})
-    world.timeline.run(until + 12.0)
-    assert world.said
-    assert not other.confirmed, "nobody that is there has what it wants"
+    publisher = world.client(1)
+    advertisement = publisher.advertise("x >= 0")
+    assert world.run_until(lambda: advertisement.installed, 10.0)
+    event = publisher.publish({"x": 1}, Confirm.BROKER)
+    world.run(2.0)
+    assert event is not None
+    assert not event.confirmed, "nobody that is there has what it wants"
     home.start()
     third.start()
-    world.timeline.run(until + 42.0)
-    assert list(home.logged) == list(other.confirmed) == list(world.said)
+    assert world.run_until(lambda: event.confirmed and event.id in subscription.received, 25.0)

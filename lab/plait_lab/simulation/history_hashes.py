@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -27,6 +27,8 @@ from .overlay.hostile import ATTACKS, HostileWorld
 from .overlay.hostile_soak import DIAMOND, LADDER, HostileSoak
 from .overlay.linked_histories import LinkedHistory
 from .overlay.overlays import OverlayWorld
+from .overlay.random_histories import SIGNED, overlay_history
+from .overlay.world import WorldTerms
 from .overlay.worlds.churn import Churn
 from .overlay.worlds.outages import Outages
 from .peers.confirmed_delivery import TROUBLES, ConfirmationTerms, ConfirmationTrial
@@ -56,17 +58,23 @@ def one_broker(number: int) -> History:
 
 
 def overlay(number: int) -> History:
-    """Play several brokers, mostly with short faults; else without faults, with long absences, or with clients."""
+    """Play several brokers with clients, mostly with short faults; else without faults, or with long absences."""
     seed, kind = divmod(number, KINDS)
-    if kind == 9:
-        return LinkedHistory(seed).play().history
+    terms = WorldTerms(signed=seed % SIGNED == 1, index=SortedIndex, forgets=kind in (7, 8))
     if kind == 8:
-        world: OverlayWorld = Churn(seed)
-    elif kind == 7:
-        world = Outages(seed)
-    else:
-        world = OverlayWorld(number, faults=kind != 6)
-    return _played(world)
+        churn = Churn(seed, terms=terms)
+        churn.world.record_writes()
+        churn.play()
+        return churn.world.history
+    if kind == 7:
+        outages = Outages(seed, terms=replace(terms, logs=lambda number: True))
+        outages.world.record_writes()
+        outages.play()
+        return outages.world.history
+    history = overlay_history(number, faults=kind != 6, index=SortedIndex)
+    history.world.record_writes()
+    history.play(faults=kind != 6)
+    return history.world.history
 
 
 def peers(number: int) -> History:

@@ -56,7 +56,7 @@ class SimulatedGraph(Protocol):
     def pipes(self) -> Sequence[GraphLink]: ...
 
 
-class GroundTruth:
+class BareGroundTruth:
     """The ground truth of one history."""
 
     def __init__(self, world: SimulatedGraph, *, forgets: bool) -> None:

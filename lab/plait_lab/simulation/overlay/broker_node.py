@@ -1,7 +1,7 @@
 """The place where one simulated broker runs: its lives, its log, its connections and its timer.
 
 It drives a production `Broker` as `plait_broker.server.driver` does, through the broker's public face only. The rest of
-the simulation reads a broker's state through `BrokerNode.overlay`.
+the simulation reads a broker's state through `OverlayNode.overlay`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from plait_core.matching import Index, new_index
 from ..history import History, Kind
 from ..one_broker.disks import Disk, DiskTerms
 from ..timeline import CALENDAR_US
-from .network import Connection, Endpoint, Network
+from .network import Endpoint, LinkConnection, OverlayNetwork
 
 PROBE_S: Final = 0.005
 """Seconds of a test of tags."""
@@ -62,11 +62,11 @@ class NodeTerms:
     seed: str = ""
 
 
-class BrokerNode(Endpoint):
+class OverlayNode(Endpoint):
     """A broker over all its lives."""
 
     def __init__(
-        self, number: int, network: Network, terms: NodeTerms, history: History, changed: Callable[[], None]
+        self, number: int, network: OverlayNetwork, terms: NodeTerms, history: History, changed: Callable[[], None]
     ) -> None:
         """`changed` is called when the broker starts, stops or pauses, or its number of links changes."""
         self.number = number
@@ -78,9 +78,11 @@ class BrokerNode(Endpoint):
         self.broker: Broker | None = None
         self.lives = 0
         self.paused = False
+        self.changed_at = 0.0
+        """When it last started, stopped, paused or resumed."""
         self.links = 0
         """Number of brokers linked to it."""
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, LinkConnection] = {}
         self.remarks: list[str] = []
         """All remarks to its operator."""
         self.disk: Disk | None = None
@@ -122,6 +124,7 @@ class BrokerNode(Endpoint):
         self.lives += 1
         self._due = math.inf
         now, terms = self._timeline.now, self.terms
+        self.changed_at = now
         self._history.add(Kind.STARTED, now, self.number)
         linking = replace(terms.settings.linking, links=tuple(self.dials), address=self.address)
         self.broker = Broker(
@@ -141,7 +144,8 @@ class BrokerNode(Endpoint):
         """Kill the process, if it runs. Its kernel closes the connections, and other ends notice."""
         if self.broker is None:
             return
-        self._history.add(Kind.STOPPED, self._timeline.now, self.number)
+        self.changed_at = self._timeline.now
+        self._history.add(Kind.STOPPED, self.changed_at, self.number)
         self.broker = None
         self.paused = False
         self.links = 0
@@ -156,7 +160,8 @@ class BrokerNode(Endpoint):
     def pause(self) -> None:
         """Stop the process for a while, if it runs: it neither reads nor writes."""
         if self.runs:
-            self._history.add(Kind.PAUSED, self._timeline.now, self.number)
+            self.changed_at = self._timeline.now
+            self._history.add(Kind.PAUSED, self.changed_at, self.number)
             self.paused = True
             self._changed()
 
@@ -164,7 +169,8 @@ class BrokerNode(Endpoint):
         """End a pause."""
         if not self.paused:
             return
-        self._history.add(Kind.RESUMED, self._timeline.now, self.number)
+        self.changed_at = self._timeline.now
+        self._history.add(Kind.RESUMED, self.changed_at, self.number)
         self.paused = False
         self._changed()
         held, self._held = self._held, []
@@ -174,12 +180,12 @@ class BrokerNode(Endpoint):
 
     # --- input --------------------------------------------------------------------------------------------------------
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: LinkConnection) -> None:
         """Take a connection that another broker or a client has opened."""
         self.connections[connection.ids[1]] = connection
         self._connected(connection, Caller("127.0.0.1:9"))
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
         if self.paused:
             self._held.append(partial(self.received, connection, data))
@@ -189,7 +195,7 @@ class BrokerNode(Endpoint):
                 self.broker.receive(id, data, self._timeline.now)
                 self.act()
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: LinkConnection) -> None:
         """Note the end of a connection."""
         if self.paused:
             self._held.append(partial(self.ended, connection))
@@ -197,9 +203,11 @@ class BrokerNode(Endpoint):
         id = connection.ids[connection.side(self)]
         if self.connections.pop(id, None) is not None and self.broker is not None:
             self.broker.disconnected(id, self._timeline.now)
+            if connection.link.number >= 0:  # another connection may have taken its place
+                self._changed()
             self.act()
 
-    def _connected(self, connection: Connection, caller: Caller) -> None:
+    def _connected(self, connection: LinkConnection, caller: Caller) -> None:
         if self.paused:
             self._held.append(partial(self._connected, connection, caller))
             return
@@ -207,7 +215,7 @@ class BrokerNode(Endpoint):
         self.broker.connected(connection.ids[connection.side(self)], caller, self._timeline.now)
         self.act()
 
-    def _dialled(self, life: int, address: str, connection: Connection | None) -> None:
+    def _dialled(self, life: int, address: str, connection: LinkConnection | None) -> None:
         if self.lives != life or self.broker is None:
             if connection is not None:
                 self._network.close(connection, 0, killed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from .broker_node import BrokerNode
+from .broker_node import OverlayNode
 from .network import Link
 from .world import World
 
@@ -73,21 +73,21 @@ class Faults:
             self._world.network.silence(link, *(end for end in link.ends if not numbers or end.number in numbers))
             self._begin(link, lasts_s)
 
-    def partition(self, side: set[BrokerNode], lasts_s: float) -> None:
+    def partition(self, side: set[OverlayNode], lasts_s: float) -> None:
         """Cut or silence all links between these brokers and the others for a while."""
         part = self.silence if self._rng.random() < 0.5 else self.cut
         for link in self._world.network.links:
             if (link.ends[0] in side) != (link.ends[1] in side):
                 part(link, lasts_s)
 
-    def crash(self, node: BrokerNode, lasts_s: float) -> None:
+    def crash(self, node: OverlayNode, lasts_s: float) -> None:
         """Kill a broker, and start it again later."""
         if node.broker is None:
             return
         node.kill()
         self._world.timeline.after(lasts_s, node.start)
 
-    def pause(self, node: BrokerNode, lasts_s: float) -> None:
+    def pause(self, node: OverlayNode, lasts_s: float) -> None:
         """Pause a broker for a while."""
         if not node.runs:
             return

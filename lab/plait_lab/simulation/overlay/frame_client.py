@@ -46,8 +46,8 @@ from plait_core.wire.frame_types.session_frames import (
     Unsubscribe,
 )  # fmt: skip
 
-from .broker_node import BrokerNode
-from .network import Connection, Endpoint, Link, Network
+from .broker_node import OverlayNode
+from .network import Endpoint, Link, LinkConnection, OverlayNetwork
 
 CLIENT_DELAY_S: Final = 0.0001
 """Delay between a client and its broker."""
@@ -59,7 +59,7 @@ _F = TypeVar("_F", bound=Frame)
 
 
 @dataclass(slots=True, eq=False)
-class ClientSubscription:
+class FrameSubscription:
     """A subscription. One that is not durable ends with its session, and the next session opens another one."""
 
     client: FrameClient
@@ -80,7 +80,7 @@ class ClientSubscription:
 
 
 @dataclass(slots=True, eq=False)
-class ClientAdvertisement:
+class FrameAdvertisement:
     """An advertisement."""
 
     number: int
@@ -100,7 +100,7 @@ class PublishedEvent:
     life: int
     """The life of the client's broker."""
     confirm: Confirm
-    owed: list[ClientSubscription] = field(default_factory=list)
+    owed: list[FrameSubscription] = field(default_factory=list)
     """Subscriptions that must get it."""
     confirmed: bool = False
     refused: str = ""
@@ -111,7 +111,7 @@ class ClientObserver(Protocol):
     """Learns what clients publish and receive."""
 
     def published(self, event: PublishedEvent) -> None: ...
-    def delivered(self, subscription: ClientSubscription, frame: Deliver, delivery: Delivery) -> None: ...
+    def delivered(self, subscription: FrameSubscription, frame: Deliver, delivery: Delivery) -> None: ...
     def confirmed(self, event: PublishedEvent) -> None: ...
     def complain(self, text: str) -> None: ...
 
@@ -121,7 +121,9 @@ class FrameClient(Endpoint):
 
     number = -1
 
-    def __init__(self, node: BrokerNode, network: Network, rng: Random, observer: ClientObserver, name: str) -> None:
+    def __init__(
+        self, node: OverlayNode, network: OverlayNetwork, rng: Random, observer: ClientObserver, name: str
+    ) -> None:
         self.node = node
         self.name = name
         self.publisher = 0
@@ -130,11 +132,11 @@ class FrameClient(Endpoint):
         """Received frames that are kept, if `keeps_frames`."""
         self.keeps_frames = False
         self.welcome: Welcome | None = None
-        self.subscriptions: dict[int, ClientSubscription] = {}
-        self.advertisements: dict[int, ClientAdvertisement] = {}
+        self.subscriptions: dict[int, FrameSubscription] = {}
+        self.advertisements: dict[int, FrameAdvertisement] = {}
         self.events: dict[int, PublishedEvent] = {}
         """Unconfirmed events of this session that are to be confirmed, by sequence number."""
-        self.connection: Connection | None = None
+        self.connection: LinkConnection | None = None
         self.sequence = 0
         self._network = network
         self._rng = rng
@@ -142,7 +144,7 @@ class FrameClient(Endpoint):
         self._link = Link((self, node), CLIENT_DELAY_S)
         self._decoder = FrameDecoder()
         self._numbers = 0
-        self._requests: dict[int, tuple[ClientSubscription | ClientAdvertisement, Filter] | None] = {}
+        self._requests: dict[int, tuple[FrameSubscription | FrameAdvertisement, Filter] | None] = {}
         """By request, what it installs with which filter. None: it ends a subscription or an advertisement."""
         self._connect()
 
@@ -153,17 +155,17 @@ class FrameClient(Endpoint):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def subscribe(self, filter: Filter | str, *, durable: str = "", **terms: Any) -> ClientSubscription:
+    def subscribe(self, filter: Filter | str, *, durable: str = "", **terms: Any) -> FrameSubscription:
         """Open a subscription."""
         self._numbers += 1
         parsed = filter if isinstance(filter, Filter) else parse(filter)
-        subscription = ClientSubscription(self, self._numbers, parsed, durable, terms)
+        subscription = FrameSubscription(self, self._numbers, parsed, durable, terms)
         self.subscriptions[subscription.number] = subscription
         if self.welcome is not None:
             self.write(self._subscribe_frame(subscription))
         return subscription
 
-    def change(self, subscription: ClientSubscription, filter: Filter) -> None:
+    def change(self, subscription: FrameSubscription, filter: Filter) -> None:
         """Give a subscription another filter."""
         subscription.filters.append((self._network.timeline.now, subscription.filter))
         subscription.filter = filter
@@ -171,25 +173,27 @@ class FrameClient(Endpoint):
         if self.welcome is not None:
             self.write(self._subscribe_frame(subscription))
 
-    def unsubscribe(self, subscription: ClientSubscription) -> None:
+    def unsubscribe(self, subscription: FrameSubscription) -> None:
         """End a subscription."""
         subscription.ended = True
         del self.subscriptions[subscription.number]
+        self._forget_requests(subscription)
         if self.welcome is not None:
             self.write(Unsubscribe(self._request(None), subscription.number, forget=bool(subscription.durable)))
 
-    def advertise(self, filter: Filter | str) -> ClientAdvertisement:
+    def advertise(self, filter: Filter | str) -> FrameAdvertisement:
         """Open an advertisement."""
         self._numbers += 1
-        advertisement = ClientAdvertisement(self._numbers, filter if isinstance(filter, Filter) else parse(filter))
+        advertisement = FrameAdvertisement(self._numbers, filter if isinstance(filter, Filter) else parse(filter))
         self.advertisements[advertisement.number] = advertisement
         if self.welcome is not None:
             self.write(self._advertise_frame(advertisement))
         return advertisement
 
-    def withdraw(self, advertisement: ClientAdvertisement) -> None:
+    def withdraw(self, advertisement: FrameAdvertisement) -> None:
         """End an advertisement."""
         del self.advertisements[advertisement.number]
+        self._forget_requests(advertisement)
         if self.welcome is not None:
             self.write(Unadvertise(self._request(None), advertisement.number))
 
@@ -225,15 +229,21 @@ class FrameClient(Endpoint):
         """Return all kept frames of a type."""
         return [frame for frame in self.frames if isinstance(frame, kind)]
 
-    def _request(self, installs: ClientSubscription | ClientAdvertisement | None) -> int:
+    def _request(self, installs: FrameSubscription | FrameAdvertisement | None) -> int:
         self._numbers += 1
         self._requests[self._numbers] = None if installs is None else (installs, installs.filter)
         return self._numbers
 
-    def _subscribe_frame(self, one: ClientSubscription) -> Subscribe:
+    def _forget_requests(self, of: FrameSubscription | FrameAdvertisement) -> None:
+        """Await no answers to the requests of what has ended: a broker does not answer what is not installed then."""
+        for request, installs in list(self._requests.items()):
+            if installs is not None and installs[0] is of:
+                del self._requests[request]
+
+    def _subscribe_frame(self, one: FrameSubscription) -> Subscribe:
         return Subscribe(self._request(one), one.number, one.filter.text, durable=one.durable, **one.terms)
 
-    def _advertise_frame(self, one: ClientAdvertisement) -> Advertise:
+    def _advertise_frame(self, one: FrameAdvertisement) -> Advertise:
         return Advertise(self._request(one), one.number, one.filter.text)
 
     # --- connection ---------------------------------------------------------------------------------------------------
@@ -241,7 +251,7 @@ class FrameClient(Endpoint):
     def _connect(self) -> None:
         self._network.dial(self._link, self, self._dialled)
 
-    def _dialled(self, connection: Connection | None) -> None:
+    def _dialled(self, connection: LinkConnection | None) -> None:
         if connection is None:
             self._network.timeline.after(RETRY_S, self._connect)
             return
@@ -251,7 +261,7 @@ class FrameClient(Endpoint):
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, self.name, self.publisher, ("resume", "durable"))
         self.write(hello)
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: LinkConnection) -> None:
         """Connect again, with a new session. Subscriptions that are not durable are new ones then."""
         self.connection = self.welcome = None
         self._requests.clear()
@@ -261,12 +271,12 @@ class FrameClient(Endpoint):
                 one.latest.clear()
             else:
                 one.ended = True
-                self.subscriptions[number] = ClientSubscription(self, number, one.filter, terms=one.terms)
+                self.subscriptions[number] = FrameSubscription(self, number, one.filter, terms=one.terms)
         for advertisement in self.advertisements.values():
             advertisement.installed = False
         self._connect()
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
         decoder = self._decoder
         frames = decoder.read(data)

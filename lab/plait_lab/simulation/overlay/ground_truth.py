@@ -13,9 +13,9 @@ from typing import Final
 import networkx as nx
 
 from ..timeline import Timeline
-from .broker_node import BrokerNode
-from .frame_client import ClientAdvertisement, ClientSubscription
-from .network import Network
+from .broker_node import OverlayNode
+from .frame_client import FrameAdvertisement, FrameSubscription
+from .network import OverlayNetwork
 
 CALM_S: Final = 6.0
 """Seconds without a change after which dead links are detected (3 s) and all present brokers are informed."""
@@ -27,6 +27,10 @@ ROUNDS: Final = 3
 TRIPS: Final = 4
 """Transits of the overlay until tables are right: link state, interest update, ack, and one in reserve."""
 
+STEADY_S: Final = 12.0
+"""Time after which both ends of a path know each other's interest if nothing on the path has changed: they have
+redialled, and nothing else has changed for `CALM_S`."""
+
 RELINK_S: Final = 6.0
 """Brokers notice the begin and the end of a partition so much later than it happens: detection, and redialling."""
 
@@ -34,7 +38,9 @@ RELINK_S: Final = 6.0
 class GroundTruth:
     """The ground truth of one history."""
 
-    def __init__(self, timeline: Timeline, network: Network, nodes: Sequence[BrokerNode], *, forget_s: float) -> None:
+    def __init__(
+        self, timeline: Timeline, network: OverlayNetwork, nodes: Sequence[OverlayNode], *, forget_s: float
+    ) -> None:
         """`forget_s`: the time after which brokers forget each other, where histories last that long; else inf."""
         self.changed_at = 0.0
         """Time at which a link or a broker last came up, went down, or became slower."""
@@ -43,12 +49,12 @@ class GroundTruth:
         self._nodes = nodes
         self._forget_s = forget_s
         self._graph: nx.Graph | None = None
-        self._distances: dict[BrokerNode, dict[BrokerNode, float]] = {}
+        self._distances: dict[OverlayNode, dict[OverlayNode, float]] = {}
         self._known: set[tuple[object, ...]] = set()
         """Pairs of an advertisement and a filter, with their brokers and lives, that must have met."""
-        self._apart: dict[tuple[BrokerNode, BrokerNode], float] = {}
+        self._apart: dict[tuple[OverlayNode, OverlayNode], float] = {}
         """Pairs of brokers without a path, and since when."""
-        self._absences: dict[tuple[BrokerNode, BrokerNode], float] = {}
+        self._absences: dict[tuple[OverlayNode, OverlayNode], float] = {}
         """Pairs of brokers that were apart for so long that they may have forgotten each other, and until when."""
 
     def change(self) -> None:
@@ -79,10 +85,10 @@ class GroundTruth:
             for link in self._network.links:
                 near, far = link.ends
                 if link.sound and near in graph and far in graph:
-                    graph.add_edge(near, far, weight=link.delay_s)
+                    graph.add_edge(near, far, weight=link.delay_s, link=link)
         return self._graph
 
-    def distances(self, node: BrokerNode) -> dict[BrokerNode, float]:
+    def distances(self, node: OverlayNode) -> dict[OverlayNode, float]:
         """Return the brokers that a broker can reach, itself included, each with its distance in seconds."""
         graph = self.graph
         found = self._distances.get(node)
@@ -92,7 +98,7 @@ class GroundTruth:
         return found
 
     def owes(
-        self, root: BrokerNode, advertisements: Sequence[ClientAdvertisement], subscription: ClientSubscription
+        self, root: OverlayNode, advertisements: Sequence[FrameAdvertisement], subscription: FrameSubscription
     ) -> bool:
         """Return whether an event of these advertisements must be sent to this subscription now."""
         home = subscription.client.node
@@ -101,12 +107,25 @@ class GroundTruth:
         pairs = [
             (root, root.lives, one, one.filter, home.lives, subscription, subscription.filter) for one in advertisements
         ]
-        if self.calm and home in self.distances(root):
+        if (self.calm and home in self.distances(root)) or self._steady(root, home):
             self._known.update(pairs)
             return True
         return self._forget_s == float("inf") and not self._known.isdisjoint(pairs)
 
-    def may_have_forgotten(self, root: BrokerNode, home: BrokerNode, since: float) -> bool:
+    def _steady(self, root: OverlayNode, home: OverlayNode) -> bool:
+        """Return whether there is a path on which nothing has changed for `STEADY_S`, whatever happens elsewhere."""
+        before = self._timeline.now - STEADY_S
+        graph = self.graph
+        if root not in graph or home not in graph:
+            return False
+        steady = nx.subgraph_view(
+            graph,
+            filter_node=lambda node: node.changed_at <= before,
+            filter_edge=lambda near, far: graph[near][far]["link"].changed_at <= before,
+        )
+        return root in steady and home in steady and nx.has_path(steady, root, home)
+
+    def may_have_forgotten(self, root: OverlayNode, home: OverlayNode, since: float) -> bool:
         """Return whether two brokers were apart for so long, since this time, that events for one may be given up."""
         apart_since = self._apart.get((root, home))
         now = self._timeline.now

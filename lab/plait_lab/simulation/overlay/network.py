@@ -19,7 +19,7 @@ from ..timeline import Timeline
 ATTEMPT_S: Final = 5.0
 """Timeout of a connection attempt, as in `plait_broker.server.dialer`."""
 
-Tap = Callable[["Connection", int, bytes], bytes]
+Tap = Callable[["LinkConnection", int, bytes], bytes]
 """Takes a connection, the side that writes and its bytes. Returns the bytes to deliver instead."""
 
 
@@ -34,15 +34,15 @@ class Endpoint:
         """Whether a process accepts connections here."""
         return False
 
-    def accepted(self, connection: Connection) -> None:
+    def accepted(self, connection: LinkConnection) -> None:
         """Take a connection that another end has opened."""
         raise NotImplementedError
 
-    def received(self, connection: Connection, data: bytes) -> None:
+    def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
         raise NotImplementedError
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: LinkConnection) -> None:
         """Note the end of a connection: closed by either end, or broken."""
         raise NotImplementedError
 
@@ -59,11 +59,13 @@ class Link:
     slower_s: dict[int, float] = field(default_factory=dict)
     """Delay added in one direction, by the number of the end that writes."""
     up: bool = True
+    changed_at: float = 0.0
+    """When a cut or a silence last began or ended."""
     silent: frozenset[int] = frozenset()
     """Numbers of the ends whose bytes do not pass."""
-    connections: list[Connection] = field(default_factory=list)
+    connections: list[LinkConnection] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
-    """Connection attempts that wait until the link is not silent."""
+    """LinkConnection attempts that wait until the link is not silent."""
 
     @property
     def sound(self) -> bool:
@@ -76,7 +78,7 @@ class Link:
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class LinkConnection:
     """A connection. Side 0 has opened it."""
 
     link: Link
@@ -103,17 +105,17 @@ class Attempt:
 
     link: Link
     by: Endpoint
-    answered: Callable[[Connection | None], None]
+    answered: Callable[[LinkConnection | None], None]
     over: bool = False
 
-    def answer(self, connection: Connection | None) -> None:
+    def answer(self, connection: LinkConnection | None) -> None:
         """Report the result once."""
         if not self.over:
             self.over = True
             self.answered(connection)
 
 
-class Network:
+class OverlayNetwork:
     """All links and connections."""
 
     def __init__(self, timeline: Timeline, rng: Random) -> None:
@@ -123,7 +125,7 @@ class Network:
         self.distance_s: Callable[[Endpoint, Endpoint], float] | None = None
         """Delay between two ends without a given link; None: they cannot connect."""
         self.dials = 0
-        """Connection attempts between brokers."""
+        """LinkConnection attempts between brokers."""
         self._rng = rng
         self._addresses: dict[str, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
@@ -153,7 +155,7 @@ class Network:
 
     # --- connections --------------------------------------------------------------------------------------------------
 
-    def dial_address(self, by: Endpoint, address: str, answered: Callable[[Connection | None], None]) -> None:
+    def dial_address(self, by: Endpoint, address: str, answered: Callable[[LinkConnection | None], None]) -> None:
         """Open a connection to an address."""
         self.dials += 1
         far = self._addresses.get(address)
@@ -163,21 +165,21 @@ class Network:
         else:
             self.dial(link, by, answered)
 
-    def dial(self, link: Link, by: Endpoint, answered: Callable[[Connection | None], None]) -> None:
+    def dial(self, link: Link, by: Endpoint, answered: Callable[[LinkConnection | None], None]) -> None:
         """Open a connection over a link."""
         attempt = Attempt(link, by, answered)
         self.timeline.after(link.delay_s, partial(self._arrive_attempt, attempt))
         if by.number >= 0:
             self.timeline.after(ATTEMPT_S, partial(attempt.answer, None))
 
-    def write(self, connection: Connection, side: int, data: bytes) -> None:
+    def write(self, connection: LinkConnection, side: int, data: bytes) -> None:
         """Write bytes."""
         if self.tap is not None and connection.link.number >= 0:
             data = self.tap(connection, side, data)
         if data:
             self._send(connection, side, data)
 
-    def close(self, connection: Connection, side: int, *, killed: bool = False) -> None:
+    def close(self, connection: LinkConnection, side: int, *, killed: bool = False) -> None:
         """Close a connection at one end, which then `ended` unless its process was killed. The other end notices after
         the bytes written before."""
         if not connection.open[side]:
@@ -190,7 +192,7 @@ class Network:
         else:
             self._remove(connection)
 
-    def reset(self, connection: Connection) -> None:
+    def reset(self, connection: LinkConnection) -> None:
         """Break a connection: both ends notice at once, and what was in flight is lost."""
         for side, end in enumerate(connection.ends):
             if connection.open[side]:
@@ -203,17 +205,18 @@ class Network:
 
     def cut(self, link: Link) -> None:
         """Break all connections of a link, and refuse new ones."""
-        link.up = False
+        link.up, link.changed_at = False, self.timeline.now
         for connection in list(link.connections):
             self.reset(connection)
 
     def silence(self, link: Link, *ends: Endpoint) -> None:
         """Hold back what these ends send; all ends if none is named."""
         link.silent = frozenset(end.number for end in ends or link.ends)
+        link.changed_at = self.timeline.now
 
     def mend(self, link: Link, *, reset: bool = False) -> None:
         """End a cut or a silence. `reset`: connections have not survived it."""
-        link.up, link.silent = True, frozenset()
+        link.up, link.silent, link.changed_at = True, frozenset(), self.timeline.now
         for connection in list(link.connections):
             if reset:
                 self.reset(connection)
@@ -228,7 +231,7 @@ class Network:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _send(self, connection: Connection, side: int, data: bytes | None) -> None:
+    def _send(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
         link, timeline, last = connection.link, self.timeline, connection.last
         at = timeline.now + link.delay_s
         if link.jitter_s:
@@ -240,7 +243,7 @@ class Network:
         last[side] = at
         timeline.at(at, partial(self._arrive, connection, side, data))
 
-    def _arrive(self, connection: Connection, side: int, data: bytes | None) -> None:
+    def _arrive(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
         other = 1 - side
         if not connection.open[other]:
             return
@@ -253,7 +256,7 @@ class Network:
             self._remove(connection)
             connection.ends[other].ended(connection)
 
-    def _remove(self, connection: Connection) -> None:
+    def _remove(self, connection: LinkConnection) -> None:
         if connection in connection.link.connections:
             connection.link.connections.remove(connection)
 
@@ -269,12 +272,12 @@ class Network:
             self.timeline.after(link.delay_s, partial(attempt.answer, None))
         else:
             self._ids += 2
-            connection = Connection(link, (attempt.by, listener), (self._ids - 1, self._ids))
+            connection = LinkConnection(link, (attempt.by, listener), (self._ids - 1, self._ids))
             link.connections.append(connection)
             listener.accepted(connection)
             self.timeline.after(link.delay_s, partial(self._establish, attempt, connection))
 
-    def _establish(self, attempt: Attempt, connection: Connection) -> None:
+    def _establish(self, attempt: Attempt, connection: LinkConnection) -> None:
         connection.established = True
         if attempt.over:  # it has timed out
             self.close(connection, 0, killed=True)

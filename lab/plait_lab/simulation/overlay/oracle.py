@@ -17,14 +17,14 @@ from typing import Final
 
 from plait_broker.overlay import Overlay
 from plait_core.filters import Filter
-from plait_core.wire import Confirm, Deliver, Delivery
+from plait_core.wire import Confirm, Deliver, Delivery, Forward
 from plait_core.wire.frame_types.session_frames import DURABLE, Code
 
 from ..timeline import Timeline
-from .broker_node import BrokerNode
-from .frame_client import ClientSubscription, FrameClient, PublishedEvent
+from .broker_node import OverlayNode
+from .frame_client import FrameClient, FrameSubscription, PublishedEvent
 from .ground_truth import GroundTruth
-from .network import Network
+from .network import Link, OverlayNetwork
 
 OVERTAKEN_S: Final = 1.0
 """Time for which events that match a replaced filter may still arrive."""
@@ -63,7 +63,7 @@ class DeliveryOracle:
         if event.owed:
             self._outstanding.append(event)
 
-    def delivered(self, subscription: ClientSubscription, frame: Deliver, delivery: Delivery) -> None:
+    def delivered(self, subscription: FrameSubscription, frame: Deliver, delivery: Delivery) -> None:
         """Check a delivery."""
         id, name = frame.id, subscription.client.name
         count = subscription.received[id] = subscription.received.get(id, 0) + 1
@@ -101,7 +101,7 @@ class DeliveryOracle:
                     f"I1: {name} never got {event.id} of {root.name}, published at {event.at:.3f}{confirmed}"
                 )
 
-    def _missing(self, event: PublishedEvent) -> list[ClientSubscription]:
+    def _missing(self, event: PublishedEvent) -> list[FrameSubscription]:
         """Return the subscriptions that are owed an event and have not got it."""
         root = event.client.node
         if root.lives != event.life and not event.confirmed:  # its broker may have died with it
@@ -116,7 +116,7 @@ class DeliveryOracle:
             and not (not one.durable and self._truth.may_have_forgotten(root, one.client.node, event.at))
         ]
 
-    def _matches(self, subscription: ClientSubscription, frame: Deliver) -> bool:
+    def _matches(self, subscription: FrameSubscription, frame: Deliver) -> bool:
         attributes = frame.attributes()
         if subscription.filter.matches(attributes):
             return True
@@ -124,14 +124,30 @@ class DeliveryOracle:
         return any(at >= oldest and filter.matches(attributes) for at, filter in subscription.filters)
 
 
+class CopyOracle:
+    """Checks without any fault that no link carries an event twice for one destination."""
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self._complain = complain
+        self._carried: set[tuple[int, int, int, int, int]] = set()
+
+    def see(self, link: Link, sender: OverlayNode, copy: Forward) -> None:
+        """Check a copy of an event."""
+        for destination in copy.destinations:
+            key = (*copy.id, destination.broker, link.number, sender.number)
+            if key in self._carried:
+                self._complain(f"wire: {copy.id} went twice from {sender.name} for one destination")
+            self._carried.add(key)
+
+
 class TableOracle:
     """Checks what brokers know, against what their clients have asked for."""
 
     def __init__(
         self,
-        nodes: Sequence[BrokerNode],
+        nodes: Sequence[OverlayNode],
         clients: Sequence[FrameClient],
-        network: Network,
+        network: OverlayNetwork,
         complain: Callable[[str], None],
     ) -> None:
         self._nodes = nodes
@@ -166,20 +182,18 @@ class TableOracle:
                 if not client.ready:
                     self._complain(f"I7: {client.name} waits for answers")
 
-    def judge_delays(self) -> None:
-        """Check I7: all maps have the same delays, by which brokers choose."""
-        first = None
+    @property
+    def delays_agree(self) -> bool:
+        """Whether all maps have the same delays, by which brokers choose paths."""
+        maps = set()
         for node in self._nodes:
             overlay = node.overlay
             alive = overlay.map.distances(overlay.me)
-            delays = {
-                (one.origin, one.version, one.delays_us) for one in overlay.map.link_states if one.origin in alive
-            }
-            first = delays if first is None else first
-            if delays != first:
-                self._complain(f"I7: {node.name}'s map has other delays than {self._nodes[0].name}'s")
+            known = (one for one in overlay.map.link_states if one.origin in alive)
+            maps.add(frozenset((one.origin, one.version, one.delays_us) for one in known))
+        return len(maps) == 1
 
-    def _judge_honest(self, node: BrokerNode) -> None:
+    def _judge_honest(self, node: OverlayNode) -> None:
         assert node.broker is not None, "all brokers run"
         faults = node.broker.counters.faults
         for code in (Code.FORGED, Code.FLOOD):
@@ -189,7 +203,7 @@ class TableOracle:
             if fault not in (Code.FORGED, Code.FLOOD):
                 self._complain(f"I3: {node.name} counts {count} faults of honest peers: {fault}")
 
-    def _judge_advertisements(self, node: BrokerNode, overlay: Overlay, alive: dict[int, BrokerNode]) -> None:
+    def _judge_advertisements(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:
         known = sorted((origin, filter.text) for (origin, _), filter in overlay.offers.items() if origin in alive)
         right = sorted(
             (me, one.filter.text)
@@ -201,7 +215,7 @@ class TableOracle:
         if known != right:
             self._complain(f"I7: {node.name} knows {len(known)} advertisements of {len(right)}")
 
-    def _judge_interest(self, node: BrokerNode, overlay: Overlay, alive: dict[int, BrokerNode]) -> None:
+    def _judge_interest(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:
         own = [one.filter for client in self._interest[node] for one in client.advertisements.values()]
         for me, other in alive.items():
             if other is node:

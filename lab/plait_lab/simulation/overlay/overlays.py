@@ -20,7 +20,7 @@ from plait_core.wire import Frame
 
 from ..history import UNKNOWN, History, Kind, type_number
 from ..timeline import Timeline
-from .bare_ground_truth import GroundTruth
+from .bare_ground_truth import BareGroundTruth
 from .overlay_nodes import Node, Pipe, Said
 from .overlay_oracle import judge, judge_tables
 
@@ -77,7 +77,7 @@ class OverlayWorld:
         self.lives: dict[int, int] = {}
         """The incarnation of a node that had a broker's id."""
         self.given_up = 0
-        self.truth = GroundTruth(self, forgets=self.FORGETS)
+        self.truth = BareGroundTruth(self, forgets=self.FORGETS)
         self.settled = False
         """Whether everything healed long ago."""
         self.faults = faults

@@ -19,7 +19,7 @@ from plait_core.wire import Confirm
 
 from .faults import FAULTS, RELINK_MAX_S, Faults
 from .ground_truth import CALM_S
-from .oracle import TableOracle
+from .oracle import CopyOracle, TableOracle
 from .world import SETTINGS, World, WorldTerms
 
 BROKERS: Final = (3, 4, 5, 6, 8, 12)
@@ -40,9 +40,15 @@ LARGE: Final = 250
 LATE_S: Final = 30.0
 """Longest time after healing until all owed events are delivered."""
 
+NOTICED_S: Final = 0.1
+"""Time until brokers notice that connections did not survive a fault."""
+
 MORE: Final = 40
 MORE_S: Final = 5.0
 """Events at the end, when all is healed, and the longest time for their delivery."""
+
+DELAYS_AGREE_S: Final = 10.0
+"""Time until all maps have the same delays, which brokers smooth and flood at most twice a second."""
 
 BOTH_DIAL: Final = 0.3
 """Share of the links that both ends are configured to dial."""
@@ -85,14 +91,31 @@ class RandomHistory:
             world.complain("I7: brokers do not come up")
         world.run(CALM_S)
 
+    def play(self, *, faults: bool) -> list[str]:
+        """Play a history to its end, and return the complaints."""
+        world, rng = self.world, self.rng
+        for node in world.nodes:
+            world.timeline.at(rng.uniform(0, 0.2), node.start)
+        self.add_clients()
+        self.begin()
+        self.publish_within(LIFE_S, rng.randint(40, 120))
+        for _ in range(rng.randint(0, 25)):
+            world.timeline.after(rng.uniform(0, LIFE_S), self.change)
+        if faults:
+            for _ in range(rng.randint(1, 6)):
+                kind = rng.choice(FAULTS)
+                world.timeline.after(rng.uniform(0, LIFE_S), lambda kind=kind: self.faults.cause(kind))  # type: ignore[misc]
+        world.run(LIFE_S)
+        return self.conclude()
+
     # --- what clients do ----------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Publish an event at a random client, if one of its advertisements covers it."""
-        client, attributes = self.rng.choice(self.world.clients), draw_event(self.rng)
-        confirm = self.rng.choice(CONFIRMS)
-        if client.may_publish(attributes):
-            client.publish(attributes, confirm)
+        """Publish an event at a random client with an advertisement that covers it."""
+        attributes, confirm = draw_event(self.rng), self.rng.choice(CONFIRMS)
+        clients = [client for client in self.world.clients if client.may_publish(attributes)]
+        if clients:
+            self.rng.choice(clients).publish(attributes, confirm)
 
     def change(self) -> None:
         """Change what a random client advertises or subscribes to."""
@@ -125,6 +148,7 @@ class RandomHistory:
         world = self.world
         self.faults.heal()
         healed = world.now
+        world.run(NOTICED_S)
         if not world.run_until(lambda: self.linked, RELINK_MAX_S):
             world.complain("I7: brokers do not link to each other again")
         world.run_until(lambda: world.ready, RELINK_MAX_S)
@@ -140,7 +164,8 @@ class RandomHistory:
         world.run_until(lambda: not world.oracle.outstanding, MORE_S)
         world.oracle.judge()
         tables.judge()
-        tables.judge_delays()
+        if not world.run_until(lambda: tables.delays_agree, DELAYS_AGREE_S):
+            world.complain("I7: maps have different delays")
         return world.complaints
 
     @property
@@ -163,7 +188,7 @@ def play_overlay(
 ) -> World:
     """Play a seed, and return the world with its complaints."""
     history = overlay_history(seed, faults=faults, brokers=brokers, dissemination=dissemination, index=index)
-    play(history, faults=faults)
+    history.play(faults=faults)
     return history.world
 
 
@@ -185,25 +210,9 @@ def overlay_history(
         terms = replace(terms, index=index)
     history = RandomHistory(name, brokers=count, terms=terms)
     history.build()
+    if not faults:
+        history.world.wire.on_copy(CopyOracle(history.world.complain).see)
     return history
-
-
-def play(history: RandomHistory, *, faults: bool) -> list[str]:
-    """Play a history to its end, and return the complaints."""
-    world, rng = history.world, history.rng
-    for node in world.nodes:
-        world.timeline.at(rng.uniform(0, 0.2), node.start)
-    history.add_clients()
-    history.begin()
-    history.publish_within(LIFE_S, rng.randint(90, 300))
-    for _ in range(rng.randint(0, 25)):
-        world.timeline.after(rng.uniform(0, LIFE_S), history.change)
-    if faults:
-        for _ in range(rng.randint(1, 6)):
-            kind = rng.choice(FAULTS)
-            world.timeline.after(rng.uniform(0, LIFE_S), lambda kind=kind: history.faults.cause(kind))  # type: ignore[misc]
-    world.run(LIFE_S)
-    return history.conclude()
 
 
 def draw_event(rng: Random) -> Attributes:

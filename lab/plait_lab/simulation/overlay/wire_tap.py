@@ -12,23 +12,23 @@ from plait_core.wire import VERSION_MAX, Forward, Frame, FrameDecoder, encode_fr
 from plait_core.wire.frame_header import FORWARD, PREFIX, PREFIX_BYTES
 from plait_core.wire.frame_types.connection_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
 
-from .broker_node import BrokerNode
-from .network import Connection, Link, Network
+from .broker_node import OverlayNode
+from .network import Link, LinkConnection, OverlayNetwork
 
 _HANDSHAKE: Final = (HELLO, WELCOME, INTRODUCTION, CLOSE)
 
-SeeWrite: TypeAlias = Callable[[Connection, int, bytes], None]
-SeeCopy: TypeAlias = Callable[[Link, BrokerNode, Forward], None]
+SeeWrite: TypeAlias = Callable[[LinkConnection, int, bytes], None]
+SeeCopy: TypeAlias = Callable[[Link, OverlayNode, Forward], None]
 """Takes the link, the broker that writes, and the copy of an event."""
 
-Change: TypeAlias = Callable[[Connection, Frame], Sequence[Frame]]
+Change: TypeAlias = Callable[[LinkConnection, Frame], Sequence[Frame]]
 """Takes a connection and a frame that is written to it. Returns the frames to write instead."""
 
 
 class WireTap:
     """Observers and interceptors of what brokers write to each other."""
 
-    def __init__(self, network: Network, nodes: Sequence[BrokerNode]) -> None:
+    def __init__(self, network: OverlayNetwork, nodes: Sequence[OverlayNode]) -> None:
         self._network = network
         self._nodes = nodes
         self._see_write: list[SeeWrite] = []
@@ -45,7 +45,7 @@ class WireTap:
         self._see_copy.append(see)
         self._network.tap = self._pass
 
-    def intercept(self, node: BrokerNode, change: Change | None) -> None:
+    def intercept(self, node: OverlayNode, change: Change | None) -> None:
         """Change what a broker writes, frame by frame, after the handshake. None ends that."""
         if change is None:
             self._changes.pop(node.number, None)
@@ -53,7 +53,7 @@ class WireTap:
             self._changes[node.number] = change
             self._network.tap = self._pass
 
-    def _pass(self, connection: Connection, side: int, data: bytes) -> bytes:
+    def _pass(self, connection: LinkConnection, side: int, data: bytes) -> bytes:
         change = self._changes.get(connection.ends[side].number)
         if change is not None:
             data = b"".join(_changed(connection, data, change))
@@ -85,7 +85,7 @@ def _copies(data: bytes) -> Iterator[Forward]:
             yield frame
 
 
-def _changed(connection: Connection, data: bytes, change: Change) -> Iterator[bytes]:
+def _changed(connection: LinkConnection, data: bytes, change: Change) -> Iterator[bytes]:
     for version, number, piece in _pieces(data):
         if number in _HANDSHAKE:
             yield piece

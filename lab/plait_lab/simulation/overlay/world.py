@@ -18,10 +18,10 @@
 
 Each part is in a file of its own:
 
-- `broker_node.py`: `BrokerNode` runs one production `Broker`, over all its lives: `start`, `kill`, `pause`, `resume`.
+- `broker_node.py`: `OverlayNode` runs one production `Broker`, over all its lives: `start`, `kill`, `pause`, `resume`.
   `node.broker` is the broker, `node.overlay` its overlay's state for oracles, `node.disk` its log.
-- `network.py`: `Link` and `Connection`, and what goes wrong with them: `world.network.cut`, `silence`, `mend`, `reset`;
-  `link.delay_s`, `link.jitter_s`, `link.slower_s`.
+- `network.py`: `Link` and `LinkConnection`, and what goes wrong with them: `world.network.cut`, `silence`, `mend`,
+  `reset`; `link.delay_s`, `link.jitter_s`, `link.slower_s`.
 - `frame_client.py`: `FrameClient` subscribes, advertises, publishes with confirmation, and reconnects.
 - `oracle.py` checks each delivery at once, and the whole history and all tables when it is asked to.
 - `ground_truth.py`: which subscription is owed which event.
@@ -48,10 +48,10 @@ from plait_core.wire import Deliver, Delivery
 
 from ..history import History, Kind, weights_in
 from ..timeline import Timeline
-from .broker_node import BrokerNode, NodeTerms, no_identity
-from .frame_client import ClientSubscription, FrameClient, PublishedEvent
+from .broker_node import NodeTerms, OverlayNode, no_identity
+from .frame_client import FrameClient, FrameSubscription, PublishedEvent
 from .ground_truth import GroundTruth
-from .network import Connection, Link, Network
+from .network import Link, LinkConnection, OverlayNetwork
 from .oracle import DeliveryOracle
 from .wire_tap import WireTap
 
@@ -97,9 +97,9 @@ class World:
         self.events: list[PublishedEvent] = []
         """All published events."""
         self.on_published: list[Callable[[PublishedEvent], None]] = []
-        self.on_delivered: list[Callable[[ClientSubscription, Deliver, Delivery], None]] = []
-        self.network = Network(self.timeline, self.rng)
-        self.nodes: list[BrokerNode] = []
+        self.on_delivered: list[Callable[[FrameSubscription, Deliver, Delivery], None]] = []
+        self.network = OverlayNetwork(self.timeline, self.rng)
+        self.nodes: list[OverlayNode] = []
         self.clients: list[FrameClient] = []
         forget_s = terms.settings.overlay_gone_s if terms.forgets else float("inf")
         self.truth = GroundTruth(self.timeline, self.network, self.nodes, forget_s=forget_s)
@@ -107,7 +107,7 @@ class World:
         self.wire = WireTap(self.network, self.nodes)
         for number in range(brokers):
             self.nodes.append(
-                BrokerNode(number, self.network, self._node_terms(number), self.history, self.truth.change)
+                OverlayNode(number, self.network, self._node_terms(number), self.history, self.truth.change)
             )
 
     def _node_terms(self, number: int) -> NodeTerms:
@@ -181,7 +181,7 @@ class World:
         for see in self.on_published:
             see(event)
 
-    def delivered(self, subscription: ClientSubscription, frame: Deliver, delivery: Delivery) -> None:
+    def delivered(self, subscription: FrameSubscription, frame: Deliver, delivery: Delivery) -> None:
         """Take a delivery at a client."""
         node = subscription.client.node.number
         self.history.add(Kind.RECEIVED, self.now, node, subscription.number, *frame.id, frame.delay_us, delivery[1])
@@ -194,5 +194,5 @@ class World:
         self.history.add(Kind.TAKEN, self.now, event.client.node.number, *event.id)
         self.oracle.confirmed(event)
 
-    def _record_write(self, connection: Connection, side: int, data: bytes) -> None:
+    def _record_write(self, connection: LinkConnection, side: int, data: bytes) -> None:
         self.history.add(Kind.WRITE, self.now, connection.link.number, connection.ends[side].number, *weights_in(data))
