@@ -253,7 +253,7 @@ MANY_MEANINGS = {
         "UnsealedEvent",
         "connect",
     },  # plait.sync mirrors them
-    "plait_lab": {"main", "FrameClient", "draw_edges", "draw_event", "draw_filter", "play_overlay"},
+    "plait_lab": {"main", "FrameClient", "draw_edges", "draw_event", "draw_filter"},
 }
 """Public names that are defined twice in one package. A set may only shrink."""
 

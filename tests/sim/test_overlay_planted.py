@@ -8,15 +8,17 @@ from plait_lab.simulation.overlay.overlay_planted import PLANTED, caught, search
 from plait_lab.simulation.overlay.worlds.watched_worlds import Absences, Flux, Returns, Ring, WatchedWorld
 
 KNOWN = {
-    "forget_one_now_and_then": 3,
+    "forget_interest_with_a_link": 1,
+    "forget_one_now_and_then": 1,
     "forget_what_was_told": 24,
     "forget_without_a_trace": 4,
-    "hand_out_what_came_early": 5,
-    "installed_when_told": 58,
-    "never_send_again": 10,
-    "skip_uncovering": 39,
-    "tell_in_its_own_time": 560,
-    "tell_the_last_first": 109,
+    "hand_out_what_came_early": 1,
+    "installed_when_told": 11,
+    "lose_a_withdrawal": 3,
+    "never_send_again": 1,
+    "reuse_an_offers_version": 3,
+    "skip_uncovering": 3,
+    "take_repeats": 1,
     "trust_who_was_away": 24,
 }
 """Seed that detects each bug; seed 0 detects the bugs not listed. Changes of the simulation may shift the seeds."""

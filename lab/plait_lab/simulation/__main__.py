@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             type=Path,
             const=history_hashes.FILE,
             metavar="FILE",
-            help=f"play 470 histories and {does} the hashes in FILE, by default those of the repository",
+            help=f"play 370 histories and {does} the hashes in FILE, by default those of the repository",
         )
     task.add_argument("--history", type=_history, metavar="GROUP/NUMBER", help="print one of the recorded histories")
     parser.add_argument("--scenario", choices=SCENARIOS, default="any")

@@ -130,7 +130,7 @@ class HistoryGroup:
 
 GROUPS: Final[dict[str, HistoryGroup]] = {
     "one-broker": HistoryGroup(200, one_broker),
-    "overlay": HistoryGroup(200, overlay),
+    "overlay": HistoryGroup(100, overlay),
     "peers": HistoryGroup(50, peers),
     "hostile": HistoryGroup(20, hostile),
 }

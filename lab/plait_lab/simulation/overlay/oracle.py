@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from plait_broker.drop_reasons import DropReason
 from plait_broker.overlay import Overlay
 from plait_core.filters import Filter
 from plait_core.wire import Confirm, Deliver, Delivery, Forward
@@ -156,11 +157,11 @@ class TableOracle:
         self._interest = {node: [client for client in clients if client.node is node] for node in nodes}
 
     def judge(self) -> None:
-        """Check I3, and I7: all maps are complete and alike, and all know each other's advertisements and interest."""
+        """Check I2, I3, and I7: all maps are complete, and all know each other's advertisements and interest."""
         alive = {node.overlay.me: node for node in self._nodes}
         links = {frozenset(end.number for end in link.ends) for link in self._network.links}
         for node in self._nodes:
-            self._judge_honest(node)
+            self._judge_counters(node)
             overlay = node.overlay
             known = set(overlay.map.distances(overlay.me))
             if known != set(alive):
@@ -193,12 +194,15 @@ class TableOracle:
             maps.add(frozenset((one.origin, one.version, one.delays_us) for one in known))
         return len(maps) == 1
 
-    def _judge_honest(self, node: OverlayNode) -> None:
+    def _judge_counters(self, node: OverlayNode) -> None:
         assert node.broker is not None, "all brokers run"
         faults = node.broker.counters.faults
         for code in (Code.FORGED, Code.FLOOD):
             if faults[code]:
                 self._complain(f"I3: {node.name} has expelled {faults[code]} honest brokers: {code}")
+        duplicates = node.broker.counters.dropped[DropReason.DUPLICATE]
+        if duplicates and node.disk is None:  # a log gets its predecessor's events, of which it may have some
+            self._complain(f"I2: the streams of {node.name} have handed on {duplicates} events twice")
         for fault, count in faults.items():
             if fault not in (Code.FORGED, Code.FLOOD):
                 self._complain(f"I3: {node.name} counts {count} faults of honest peers: {fault}")

@@ -204,7 +204,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "reuse_a_sheets_version": Planted(Flooding, "originate", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "originate", _as_last_time(Advertisement)),
     "lose_a_withdrawal": Planted(Overlay, "_learn_advertisement", _keep_what_was_offered),
-    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came),
+    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came, "outages"),
     "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
     "never_send_again": Planted(SendStream, "due", _never),
     "hand_out_what_came_early": Planted(ReceiveStream, "hear", _first_come_first_out),

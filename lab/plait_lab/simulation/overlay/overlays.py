@@ -8,7 +8,6 @@ that at the end every table equals a fresh build.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import ClassVar, Final
 
@@ -353,13 +352,3 @@ def draw_filter(rng: Random, *, wide: bool = False) -> Filter:
     if rng.random() < 0.3:
         text += f" and y >= {rng.randrange(0, 6)}"
     return parse(text)
-
-
-def play_overlay(
-    seed: int, *, faults: bool = True, brokers: int | None = None, dissemination: str = "shortest-paths"
-) -> OverlayWorld:
-    """Play a seed, and return the world with its complaints."""
-    settings = replace(SETTINGS, dissemination=dissemination)
-    world = OverlayWorld(seed, faults=faults, brokers=brokers, settings=settings)
-    world.play()
-    return world

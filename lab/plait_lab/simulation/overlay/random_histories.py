@@ -28,7 +28,7 @@ DELAYS_S: Final = (0.0005, 0.002, 0.01, 0.05)
 BEGIN_S: Final = 12.0
 """Time in which all brokers know each other and the first subscriptions are installed."""
 
-LIFE_S: Final = 12.0
+LIFE_S: Final = 10.0
 """Seconds in which things happen."""
 
 SIGNED: Final = 16
@@ -89,7 +89,7 @@ class RandomHistory:
         world.run(0.5)
         if not world.run_until(lambda: self.linked and self.world.ready, BEGIN_S):
             world.complain("I7: brokers do not come up")
-        world.run(CALM_S)
+        world.run_until(lambda: world.truth.calm, CALM_S)
 
     def play(self, *, faults: bool) -> list[str]:
         """Play a history to its end, and return the complaints."""
