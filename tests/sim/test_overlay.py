@@ -115,6 +115,7 @@ def test_a_killed_broker_loses_its_clients_and_they_come_back(signed: bool) -> N
     assert not subscriber.ready
     world.nodes[2].start()
     assert world.run_until(lambda: world.ready and world.nodes[2].links == 1, 8.0)
+    world.run(1.0)
     publisher.publish({"x": 1})
     world.run(1.0)
     (after,) = subscriber.subscriptions.values()

@@ -19,6 +19,8 @@ KNOWN = {
     "reuse_an_offers_version": 3,
     "skip_uncovering": 3,
     "take_repeats": 1,
+    "tell_in_its_own_time": 560,
+    "tell_the_last_first": 5,
     "trust_who_was_away": 24,
 }
 """Seed that detects each bug; seed 0 detects the bugs not listed. Changes of the simulation may shift the seeds."""

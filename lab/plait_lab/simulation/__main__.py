@@ -2,7 +2,7 @@
 
 Prints the violations in the history and the lines of the nodes concerned. Exits 1 if there are any.
 
-`--check-hashes` plays 470 histories of all kinds of worlds, compares their hashes with those recorded
+`--check-hashes` plays 370 histories of all kinds of worlds, compares their hashes with those recorded
 (`history_hashes.py`), and exits 1 if some differ.
 """
 

@@ -204,7 +204,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "reuse_a_sheets_version": Planted(Flooding, "originate", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "originate", _as_last_time(Advertisement)),
     "lose_a_withdrawal": Planted(Overlay, "_learn_advertisement", _keep_what_was_offered),
-    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came, "outages"),
+    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came, "watched"),
     "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
     "never_send_again": Planted(SendStream, "due", _never),
     "hand_out_what_came_early": Planted(ReceiveStream, "hear", _first_come_first_out),
@@ -218,7 +218,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(Overlay, "_learn_link_state", _delays_are_as_they_were),
     "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
-    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time),
+    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time, "watched"),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""

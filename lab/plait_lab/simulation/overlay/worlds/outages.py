@@ -21,6 +21,9 @@ AWAY_S: Final = 45.0
 """The longest outage: twice as long as brokers remember one without durable subscriptions."""
 
 EVENTS: Final = 300
+SLOW_DISKS_S: Final = (0.0, 0.1)
+"""Added to each write: brokers die with events that they have received and not stored."""
+
 KINDS: Final = ("crash", "crash", "crashes", "power", "cut", "silence", "partition")
 
 
@@ -73,6 +76,8 @@ class Outages:
         rng, world = self.rng, self.world
         for node in world.nodes:
             world.timeline.at(rng.uniform(0, 0.2), node.start)
+            if node.disk is not None:
+                node.disk.terms.slow_s = rng.choice(SLOW_DISKS_S)
         self.history.add_clients(advertisements_min=1, subscriptions_min=1)
         for client in world.clients:
             if client.node.number:
