@@ -37,10 +37,10 @@ def test_what_goes_a_way_that_is_given_says_it_as_well() -> None:
 
     def go_around() -> None:
         *_, last = route = [node.overlay.me for node in stalls.world.nodes]
-        dissemination = stalls.world.nodes[0].overlay.dissemination
-        outgoing = dissemination.outgoing[last]
+        streams = stalls.world.nodes[0].overlay.event_streams
+        outgoing = streams.outgoing[last]
         outgoing.detour, outgoing.detour_until = tuple(route), 1e9
-        dissemination._detoured[last] = None
+        streams._detoured[last] = None
 
     stalls.plan(0.5, go_around)
     stalls.pause(3.0, 1.5)

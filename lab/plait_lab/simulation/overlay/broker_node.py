@@ -113,7 +113,7 @@ class OverlayNode(Endpoint):
     def overlay(self) -> Overlay:
         """The state of the running broker's overlay, for oracles."""
         assert self.broker is not None, "it does not run"
-        return self.broker.joining.overlay
+        return self.broker.overlay
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

@@ -208,7 +208,9 @@ class TableOracle:
                 self._complain(f"I3: {node.name} counts {count} faults of honest peers: {fault}")
 
     def _judge_advertisements(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:
-        known = sorted((origin, filter.text) for (origin, _), filter in overlay.offers.items() if origin in alive)
+        known = sorted(
+            (origin, filter.text) for (origin, _), filter in overlay.remote_advertisements.items() if origin in alive
+        )
         right = sorted(
             (me, one.filter.text)
             for me, other in alive.items()
@@ -224,7 +226,7 @@ class TableOracle:
         for me, other in alive.items():
             if other is node:
                 continue
-            home = overlay.wanted.homes.get(me)
+            home = overlay.remote_interest.homes.get(me)
             known = set(home.filters.values()) if home is not None else set()
             right = {one.filter for client in self._interest[other] for one in client.subscriptions.values()}
             for filter in right:

@@ -72,7 +72,11 @@ def _judge_delays(world: OverlayWorld) -> None:
 
 
 def _judge_interest(world: OverlayWorld, node: Node, overlay: Overlay, alive: dict[int, Node]) -> None:
-    offers = {(origin, number): filter.text for (origin, number), filter in overlay.remote_advertisements.items() if origin in alive}
+    offers = {
+        (origin, number): filter.text
+        for (origin, number), filter in overlay.remote_advertisements.items()
+        if origin in alive
+    }
     right = {
         (me, number): filter.text
         for me, other in alive.items()

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
+from plait_broker.overlay.dissemination.strategy import Envelope
+from plait_broker.overlay.documents import DocumentHandler
 from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
@@ -38,19 +40,12 @@ MANY_CHANGES: Final = 30
 
 def _all_in_every_copy(right: Right) -> Right:
     def disseminate(
-        self: Forwarder,
-        strategy: ShortestPaths,
-        frame: EventFrame,
-        tree: int,
-        delay_us: int,
-        flags: int,
-        path: tuple[int, ...],
-        to: Sequence[Destination],
-        now: float,
-    ) -> None:
-        hops = [strategy.next_hop(destination.broker, path) for destination in to]
+        self: Forwarder, strategy: ShortestPaths, envelope: Envelope, to: Sequence[Destination], now: float
+    ) -> Sequence[Destination]:
+        hops = [strategy.next_hop(destination[0], envelope.path) for destination in to]
         for neighbour in dict.fromkeys(hop for hop in hops if hop is not None):
-            self._send(neighbour, frame, tree, delay_us, flags, path, to)
+            self._send(neighbour, envelope, envelope.tree, to, now)
+        return ()
 
     return disseminate
 
@@ -89,13 +84,13 @@ def _keep_what_was_offered(right: Right) -> Right:
 
 
 def _charge_of_all_that_came(right: Right) -> Right:
-    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+    def receive(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         ready: list[ReceivedEvent] = right(self, arrival, now)
         for one in ready:
-            self.take(one.position, now)
+            self.acknowledge(one.position, now)
         return ready
 
-    return hear
+    return receive
 
 
 def _nothing_is_missing(right: Right) -> Right:
@@ -111,23 +106,23 @@ def _never(right: Right) -> Right:
 
 
 def _first_come_first_out(right: Right) -> Right:
-    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+    def receive(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         known = arrival.position in self._early
         ready: list[ReceivedEvent] = right(self, arrival, now)
         early = arrival.position in self._early and not known
         return [arrival] if early or arrival in ready else []
 
-    return hear
+    return receive
 
 
 def _once_more(right: Right) -> Right:
-    def hear(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
+    def receive(self: ReceiveStream, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         if self.expected is not None and arrival.position < self.expected:
             return [arrival]
         found: list[ReceivedEvent] = right(self, arrival, now)
         return found
 
-    return hear
+    return receive
 
 
 def _installed_when_told(right: Right) -> Right:
@@ -149,7 +144,8 @@ def _nobody(right: Right) -> Right:
 def _nobody_once_a_link_is_gone(right: Right) -> Right:
     def link_down(self: Overlay, broker: int, now: float) -> None:
         right(self, broker, now)
-        self.destinations = lambda *_: []  # type: ignore[method-assign]
+        for home in list(self.remote_interest.homes):
+            self.remote_interest.gone(home)
 
     return link_down
 
@@ -163,10 +159,11 @@ def _one_in_a_few_misses_one(right: Right) -> Right:
 
 
 def _delays_are_as_they_were(right: Right) -> Right:
-    def learn(self: Overlay, sheet: LinkState) -> None:
-        known = self.map.known.get(sheet.origin)
-        if known is None or sheet.origin == self.me or known.neighbours != sheet.neighbours:
-            right(self, sheet)
+    def learn(self: DocumentHandler, link_state: LinkState, now: float) -> None:
+        state = self._state
+        known = state.map.known.get(link_state.origin)
+        if known is None or link_state.origin == state.me or known.neighbours != link_state.neighbours:
+            right(self, link_state, now)
 
     return learn
 
@@ -203,12 +200,12 @@ PLANTED: Final[dict[str, Planted]] = {
     "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
     "reuse_a_sheets_version": Planted(Flooding, "originate", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "originate", _as_last_time(Advertisement)),
-    "lose_a_withdrawal": Planted(Overlay, "_learn_advertisement", _keep_what_was_offered),
-    "acknowledge_before_taken": Planted(ReceiveStream, "hear", _charge_of_all_that_came, "watched"),
+    "lose_a_withdrawal": Planted(DocumentHandler, "_learn_advertisement", _keep_what_was_offered),
+    "acknowledge_before_taken": Planted(ReceiveStream, "receive", _charge_of_all_that_came, "watched"),
     "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
     "never_send_again": Planted(SendStream, "due", _never),
-    "hand_out_what_came_early": Planted(ReceiveStream, "hear", _first_come_first_out),
-    "take_repeats": Planted(ReceiveStream, "hear", _once_more),
+    "hand_out_what_came_early": Planted(ReceiveStream, "receive", _first_come_first_out),
+    "take_repeats": Planted(ReceiveStream, "receive", _once_more),
     "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
     "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
     "forget_what_was_told": Planted(InterestSync, "_open_peer", _blank_peer, "absences"),
@@ -216,7 +213,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_who_is_away": Planted(RemoteDurableInterest, "match", _nobody, "outages"),
     "forget_interest_with_a_link": Planted(Overlay, "link_down", _nobody_once_a_link_is_gone),
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
-    "ignore_new_delays": Planted(Overlay, "_learn_link_state", _delays_are_as_they_were),
+    "ignore_new_delays": Planted(DocumentHandler, "_learn_link_state", _delays_are_as_they_were),
     "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
     "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time, "watched"),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
