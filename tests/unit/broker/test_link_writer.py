@@ -24,7 +24,7 @@ class Link:
     def __init__(self) -> None:
         self.wire: Wire = linked()
         self.near, self.far = self.wire.ends
-        self.writer: LinkWriter = self.near._links
+        self.writer: LinkWriter = self.near._adapter._links
         self.overlay = self.near.overlay
         self.number = self.wire.link
         connection = self.writer.connection(self.number)

@@ -272,5 +272,5 @@ def test_it_remembers_no_more_places_than_it_may(monkeypatch: pytest.MonkeyPatch
 
 def test_a_broker_that_drains_dials_nobody() -> None:
     one = Broker()
-    one.gathering.stopped = True
+    one.gathering.stop()
     assert not one.dials(1000.0)

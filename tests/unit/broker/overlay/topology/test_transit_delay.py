@@ -11,7 +11,7 @@ from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, TransitDelay
 from plait_core.events import U64_MAX
 from plait_core.wire import VERSION_MAX, encode_frame
-from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
+from plait_core.wire.frame_types.overlay_frames import ClockStamp
 from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
 
 THEIRS_US = 7_000_000_000_000
@@ -116,7 +116,7 @@ def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
     for number in range(1000):
         wire.now = 1.0 + number / 1000
         wire.ends[0].tick(wire.now)
-        near.unicast.send(StreamAck(far.me, near.me, number), wire.now)
+        near.send_outcome(far.me, number, 0, "")
         wire.collect()
         wire.settle()
     assert wire.up
