@@ -119,19 +119,21 @@ class Broker:
             self.durables, durable_delivery, parts.install_waits, self._pipeline,
         )  # fmt: skip
         self._backlog = BacklogWriter(self._settings, self.sessions, deliveries, durable_delivery, parts.links)
-        self.neighbourhood = BrokerConnections(me, self._settings, overlay, self._counters, randomness, now, teardown)
+        self.broker_connections = BrokerConnections(
+            me, self._settings, overlay, self._counters, randomness, now, teardown
+        )
         self._keepalive = Keepalive(
             context, randomness, self._connections, self.sessions,
             teardown, self.interest, BrokerNames(overlay.map), now,
         )  # fmt: skip
         self._handshake = HandshakeHandler(
             context, self.sessions, self._subscriptions, teardown,
-            self._keepalive, self._admission, self._join_gate, self.neighbourhood,
+            self._keepalive, self._admission, self._join_gate, self.broker_connections,
         )  # fmt: skip
-        self.explaining = Explainer(self, observer, overlay.send_trace, now)
+        self.explainer = Explainer(self, observer, overlay.send_trace, now)
         self._adapter = OverlayAdapter(
             overlay, parts.links, self._pipeline, remote,
-            self._requests, self.durables, self.neighbourhood, self.explaining,
+            self._requests, self.durables, self.broker_connections, self.explainer,
         )  # fmt: skip
         self.system = SystemStream(self, broker_events)
         self._system_revision = -1
@@ -170,7 +172,7 @@ class Broker:
         self._admission.drain()
         self._teardown.drain(now)
         self._keepalive.sweep_at(now)
-        self.neighbourhood.gathering.stop()
+        self.broker_connections.link_selection.stop()
         for connection in list(self._connections.values()):
             self._teardown.close_when_drained(connection)
         self.durables.flush_now(now)
@@ -225,7 +227,7 @@ class Broker:
             "durables": len(self.durables),
             "advertisements": len(self.interest.advertisements),
             "awaiting_confirmation": len(self.confirmations),
-            "neighbours": len(self.neighbourhood),
+            "neighbours": len(self.broker_connections),
             "brokers": len(self.overlay.map),
             "incarnation_claimed": self.overlay.counts["incarnation_claimed"],
             **queue_facts(self.interest),
@@ -241,7 +243,7 @@ class Broker:
         opened = Connection(id, caller, self.settings.capabilities, self._outgoing, now)
         self._connections[id] = opened
         if caller.dialled:
-            self.neighbourhood.greet(opened)
+            self.broker_connections.greet(opened)
 
     def receive(self, id: ConnectionId, data: bytes, now: float) -> None:
         """Take bytes of a connection."""
@@ -269,13 +271,13 @@ class Broker:
             if error.fault is FrameFault.BODY and id in self.sessions.by_connection:
                 self._counters.dropped[DropReason.INVALID] += 1
             if connection.neighbour:
-                self.neighbourhood.misbehaved(connection, now)
+                self.broker_connections.misbehaved(connection, now)
             self._teardown.close(connection, CloseCode.PROTOCOL, str(error))
 
     def _receive_frames(self, connection: Connection, frames: list[Frame], now: float) -> None:
         """Take the frames of one read in order, until one of them ends the connection."""
         if connection.neighbour:
-            self.neighbourhood.receive_all(connection, frames, now)
+            self.broker_connections.receive_all(connection, frames, now)
             return
         session = self.sessions.by_connection.get(connection.id)
         for frame in frames:
@@ -323,8 +325,8 @@ class Broker:
         self._backlog.removed(id)
         if connection is not None:
             self._handshake.disconnected(connection)
-            if connection.meeting is not None:
-                self.neighbourhood.down(connection, now)
+            if connection.mutual_auth is not None:
+                self.broker_connections.down(connection, now)
             session = self.sessions.by_connection.get(id)
             if session is not None:
                 self._teardown.detach(session, now)
@@ -367,9 +369,9 @@ class Broker:
         for number, token in self.confirmations.expire(now):
             self.interest.forget_token(number, token)
             self._remote_confirmations.forget((number, token))
-        if now >= self.neighbourhood.gathering.due_at:
-            self.neighbourhood.tick(now)
-        self.explaining.tick(now)
+        if now >= self.broker_connections.link_selection.due_at:
+            self.broker_connections.tick(now)
+        self.explainer.tick(now)
         self.system.tick(now)
         if now >= self._keepalive.due_at:
             self._keepalive.sweep(now)
@@ -382,14 +384,14 @@ class Broker:
         due = min(
             self._keepalive.due_at,
             self.overlay.due_at,
-            self.neighbourhood.gathering.due_at,
+            self.broker_connections.link_selection.due_at,
             self._subscriptions.due_at,
             self.confirmations.due_at,
             max(self.durables.due_at, now),
         )
         # Most turns need no call for these
-        if self._observer.marked or self.explaining.queries.pending or self._tags.waits or self.system.live:
-            deadlines = (part.next_deadline() for part in (self.explaining, self._tags, self.system))
+        if self._observer.marked or self.explainer.queries.pending or self._tags.waits or self.system.live:
+            deadlines = (part.next_deadline() for part in (self.explainer, self._tags, self.system))
             due = min([due, *(deadline for deadline in deadlines if deadline is not None)])
         return min(due, self._join_gate.next_deadline(now)) if self._join_gate.waiting else due
 
@@ -423,8 +425,8 @@ class Broker:
         if self._tags.to_ask:
             outputs += self._tags.take_probes()
         self._take_sends(outputs, now)
-        if self._teardown.closes or self.neighbourhood.dials or self._adapter.remarks:
-            outputs += [*self._teardown.take(), *self.neighbourhood.take(), *self._adapter.take_remarks()]
+        if self._teardown.closes or self.broker_connections.dials or self._adapter.remarks:
+            outputs += [*self._teardown.take(), *self.broker_connections.take(), *self._adapter.take_remarks()]
         return outputs
 
     def _take_sends(self, outputs: list[Output], now: float) -> None:

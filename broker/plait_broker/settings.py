@@ -58,7 +58,7 @@ class LinkSettings:
         return links or int(any(place != self.address for place in self.seeds))
 
     @property
-    def gathers(self) -> bool:
+    def selects_links(self) -> bool:
         """Whether it chooses links itself."""
         return bool(self.seeds) or self.discover
 

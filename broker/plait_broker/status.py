@@ -191,28 +191,30 @@ def describe_topology(broker: BrokerView) -> Json:
     settled. Advertisements and interest are those of other brokers, up to `SHOWN_MAX` of each."""
     overlay = broker.overlay
     distances = overlay.map.distances(broker.id)
-    sheets = overlay.map.link_states
+    link_states = overlay.map.link_states
     return {
         "brokers": [
             {
-                "name": sheet.name,
-                "id": id_text(sheet.origin),
-                "reachable": sheet.origin in distances,
-                "distance_ms": distances[sheet.origin] / 1000 if sheet.origin in distances else None,
-                "neighbours": len(sheet.neighbours),
-                "address": sheet.address,
-                "segments": list(sheet.segments),
-                "listen": sheet.address or None,
-                "status": "reachable" if sheet.origin in distances else "out of reach",
-                **(broker.describe() if sheet.origin == broker.id else {}),
+                "name": link_state.name,
+                "id": id_text(link_state.origin),
+                "reachable": link_state.origin in distances,
+                "distance_ms": distances[link_state.origin] / 1000 if link_state.origin in distances else None,
+                "neighbours": len(link_state.neighbours),
+                "address": link_state.address,
+                "segments": list(link_state.segments),
+                "listen": link_state.address or None,
+                "status": "reachable" if link_state.origin in distances else "out of reach",
+                **(broker.describe() if link_state.origin == broker.id else {}),
             }
-            for sheet in sorted(sheets, key=lambda sheet: (sheet.origin != broker.id, sheet.name, sheet.origin))
+            for link_state in sorted(
+                link_states, key=lambda link_state: (link_state.origin != broker.id, link_state.name, link_state.origin)
+            )
         ],
         "links": [
-            {"from": id_text(sheet.origin), "to": id_text(far), "delay_ms": delay_us / 1000}
-            | {"capacity": capacity_of(sheet, far)}
-            for sheet in sheets
-            for far, delay_us in zip(sheet.neighbours, sheet.delays_us, strict=True)
+            {"from": id_text(link_state.origin), "to": id_text(far), "delay_ms": delay_us / 1000}
+            | {"capacity": capacity_of(link_state, far)}
+            for link_state in link_states
+            for far, delay_us in zip(link_state.neighbours, link_state.delays_us, strict=True)
         ],
         "advertisements": [
             {
@@ -263,7 +265,7 @@ def neighbour_facts(link: Connection, broker: BrokerView, now: float) -> Json:
         "name": neighbour.name,
         "broker": id_text(neighbour.id),
         "delay_ms": round(neighbour.delay_us / 1000, 3),
-        "advertised_ms": neighbour.told_us / 1000,
+        "advertised_ms": neighbour.flooded_us / 1000,
         "jitter_ms": round(neighbour.jitter_us / 1000, 3),
         "loss": round(link_loss(neighbour, now), 3),
         "state": "silent" if neighbour.unanswered(now) > 1 else "disputed" if neighbour.disputed else "up",

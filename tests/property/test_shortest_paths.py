@@ -199,9 +199,9 @@ def test_the_first_way_around_avoids_as_many_brokers_as_possible(states: list[Li
     shortest = map.path(near, far)
     if near == far or shortest is None or len(shortest) == 2:
         return
-    shy = set(shortest[1:-1])
+    avoiding = set(shortest[1:-1])
     paths = [tuple(path) for path in nx.shortest_simple_paths(graph, near, far, weight="weight")]
     assert length(graph, shortest) == length(graph, paths[0])
-    best = min((len(shy & set(path)), length(graph, path)) for path in paths)
+    best = min((len(avoiding & set(path)), length(graph, path)) for path in paths)
     first = ways_around(map, near, far, shortest[1])[0]
-    assert (len(shy & set(first)), length(graph, first)) == best
+    assert (len(avoiding & set(first)), length(graph, first)) == best

@@ -49,8 +49,8 @@ def assert_unharmed(world: LinkedBrokers) -> None:
     for near, far in pairwise(brokers):
         assert far.id in near.overlay.neighbours
         assert near.id in far.overlay.neighbours
-        assert not near.neighbourhood._shunned.keys() & {far.id}
-        assert not far.neighbourhood._shunned.keys() & {near.id}
+        assert not near.broker_connections._shunned.keys() & {far.id}
+        assert not far.broker_connections._shunned.keys() & {near.id}
     subscriber = world.client(len(brokers) - 1, "afterwards")
     subscriber.subscribe("seen == true")
     world.run(15.0)
@@ -120,7 +120,7 @@ def test_more_brokers_than_there_may_be() -> None:
     world = chain()
     insider = Insider(world, world.brokers[0])
     rng = Random(3)
-    insider.say(*(Persona(rng).sheet() for _ in range(BROKERS_MAX + 50)))
+    insider.say(*(Persona(rng).link_state() for _ in range(BROKERS_MAX + 50)))
     world.run(2.0)
     for face in world.brokers:
         assert len(face.broker.overlay.map) == BROKERS_MAX
@@ -151,12 +151,12 @@ def test_brokers_that_were_forgotten_are_no_reason_to_tell_everything_for_each()
     insider = Insider(world, world.brokers[0])
     rng = Random(3)
     others = [Persona(rng) for _ in range(100)]
-    insider.say(*(other.sheet() for other in others))
+    insider.say(*(other.link_state() for other in others))
     world.run(8.0)
     between = world.brokers[0].broker.overlay
     assert len(between.map) == 3, "they are forgotten"
     before = between.counts["DatabaseSummary"]
-    insider.say(*(other.sheet() for other in others))
+    insider.say(*(other.link_state() for other in others))
     world.run(1.0)
     assert between.counts["DatabaseSummary"] - before <= 2 * 2, "one for each neighbour and beat"
     assert_unharmed(world)
@@ -177,11 +177,11 @@ def test_a_neighbours_next_life_that_is_heard_of_over_its_own_link() -> None:
     world = chain()
     log = bytes(range(32))
     insider = Insider(world, world.brokers[0], log=log)
-    insider.say(insider.me.sheet([world.brokers[0].broker.id], born=1))
+    insider.say(insider.me.link_state([world.brokers[0].broker.id], born=1))
     world.run(1.0)
     anew = Persona(Random(5), log)
     insider.say(
-        anew.trust.envelop(Advertisement(anew.id, 1, 1, "x > 0")), anew.sheet([world.brokers[0].broker.id], born=2)
+        anew.trust.envelop(Advertisement(anew.id, 1, 1, "x > 0")), anew.link_state([world.brokers[0].broker.id], born=2)
     )
     world.run(2.0)
     assert_unharmed(world)

@@ -68,7 +68,7 @@ class Connection:
         "handshake",
         "hello",
         "id",
-        "meeting",
+        "mutual_auth",
         "neighbour",
         "opened_at",
         "pinged_at",
@@ -91,7 +91,7 @@ class Connection:
         self.caller = caller
         self.decoder = FrameDecoder(limits)
         self.handshake = Handshake.acceptor(capabilities)
-        self.meeting: MutualAuth | None = None
+        self.mutual_auth: MutualAuth | None = None
         """State of the mutual authentication with a broker at the other end."""
         self.neighbour = 0
         """Id of the broker at the other end, once it is authenticated."""
@@ -164,7 +164,7 @@ class Connection:
         subscription must not arrive before them."""
         if self.closing:
             return
-        agreed = self.meeting is None or self.neighbour  # before, both ends write the version that everyone reads
+        agreed = self.mutual_auth is None or self.neighbour  # before, both ends write the version that everyone reads
         self._queue(encode_frame(frame, self.version if agreed else HANDSHAKE_VERSION), behind=behind)
 
     def _queue(self, data: bytes, *, behind: bool = False) -> None:

@@ -50,7 +50,7 @@ class HandshakeHandler:
 
     def receive(self, connection: Connection, frame: Frame, now: float) -> None:
         """Take a frame of a connection that has no session yet."""
-        if connection.meeting is not None:
+        if connection.mutual_auth is not None:
             self._broker_connections.meet(connection, frame, now)
             return
         refusal = connection.handshake.receive(frame)

@@ -33,13 +33,13 @@ class InstallWaits:
     ) -> None:
         """Announce a subscription, or another filter of it."""
         self._installing.setdefault(number, [])
-        self._overlay.want(number, filter, deposit, durable=durable, within_us=within_us)
+        self._overlay.announce_filter(number, filter, deposit, durable=durable, within_us=within_us)
 
     def unsubscribe(self, number: int) -> None:
         """Withdraw a subscription."""
         for request in self._installing.pop(number, ()):
             self._stored.pop(request, None)
-        self._overlay.unwant(number)
+        self._overlay.withdraw_filter(number)
 
     def answer_when_installed(self, number: int, request: ClientRequest, *, stored: bool = True) -> bool:
         """Return whether a subscription is installed. If not, `installed` returns the request once it is.

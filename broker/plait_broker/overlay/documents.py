@@ -45,10 +45,10 @@ class DocumentHandler:
             self._links.outbid(link_state.version)
         before = state.map.known.get(link_state.origin)
         if state.map.put(link_state):
-            state.event_streams.hurry(now)
+            state.event_streams.retransmit_soon(now)
         state.strategy.topology_changed(now)
         if before is None or before.neighbours != link_state.neighbours:
-            state.interest_sync.hurry(now)
+            state.interest_sync.retransmit_soon(now)
         state.interest_sync.meet(link_state.origin)
         if link_state.origin != state.me:
             state.local_durable_interest.begin()

@@ -7,7 +7,7 @@ The path of an event:
 - `receive_events` at each broker on the path forwards it.
 - The stream at the destination puts it into order. It is then an output.
 
-The path of interest: `want` -> `interest_sync.py` -> InterestUpdate, hop by hop (`control_unicast.py`) ->
+The path of interest: `announce_filter` -> `interest_sync.py` -> InterestUpdate, hop by hop (`control_unicast.py`) ->
 `remote_interest.py` at the publisher's broker -> InterestAck. Documents flood in `flooding.py`, and `link_state.py`
 computes paths from them.
 """
@@ -106,7 +106,7 @@ class Overlay(OverlayState):
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
             return
-        neighbour.heard_at = now
+        neighbour.received_at = now
         try:
             self._messages.receive(neighbour, frame, now)
         except Forged as error:
@@ -121,7 +121,7 @@ class Overlay(OverlayState):
         self._begin(now)
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
-            neighbour.heard_at = now
+            neighbour.received_at = now
         link_us = None if neighbour is None else neighbour.transit.us(now)
         try:
             return self.event_streams.receive_all(frames, at, now, broker, link_us)
@@ -151,7 +151,7 @@ class Overlay(OverlayState):
         self._documents.learn_all(self.now)
         self.strategy.interest_changed(self.me, self.now)
 
-    def want(
+    def announce_filter(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
     ) -> None:
         """Announce a subscription's filter. `Installed` follows once all publishers' brokers have acked it."""
@@ -163,7 +163,7 @@ class Overlay(OverlayState):
         self.interest_sync.add(number, filter, deposit, terms, everywhere=durable, within_us=within_us)
         self.strategy.interest_changed(self.me, self.now)
 
-    def unwant(self, number: int) -> None:
+    def withdraw_filter(self, number: int) -> None:
         """Remove a subscription's filter."""
         self.pending = True
         self.interest_sync.remove(number)
@@ -196,11 +196,11 @@ class Overlay(OverlayState):
 
     def meets(self, filter: Filter) -> bool:
         """Return whether another broker's filter meets an advertisement."""
-        return self.remote_interest.meets(filter) or bool(self.remote_durable_interest.meeting(filter))
+        return self.remote_interest.meets(filter) or bool(self.remote_durable_interest.intersecting(filter))
 
-    def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
+    def intersecting(self, filter: Filter) -> dict[int, list[Filter]]:
         """Return the brokers that events of a filter may have to reach, each with its filters that intersect it."""
-        return self.remote_durable_interest.meeting(filter) | self.remote_interest.meeting(filter)
+        return self.remote_durable_interest.intersecting(filter) | self.remote_interest.intersecting(filter)
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers. Return its position for each."""

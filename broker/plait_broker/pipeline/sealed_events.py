@@ -45,7 +45,7 @@ class SealedEvents:
         """Hold an event of another broker that has to wait for tests. Without room the earlier ones pass untested."""
         line = ("broker", event.root)
         if self.tags.full:
-            self.tags.hurry(line)
+            self.tags.release(line)
         return self.tags.hold(line, event.frame, event, self._index.asking, now)
 
     def verdict(self, frame: EventFrame) -> TagVerdict | None:

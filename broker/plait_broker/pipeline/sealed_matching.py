@@ -63,7 +63,7 @@ WaitingEvent: TypeAlias = WaitingPublish | ReceivedEvent
 
 T = TypeVar("T")
 
-OUTCOMES: Final = ("tests", "fits", "other", "untold", "untested")
+OUTCOMES: Final = ("tests", "fits", "other", "unknown", "untested")
 """Keys of the counter: tests that ran; deposits that fitted, did not fit or had no result; events that were not tested
 in time."""
 
@@ -172,7 +172,7 @@ class TagMatcher(Generic[T]):
             self._start()
         return True
 
-    def hurry(self, line: Line) -> None:
+    def release(self, line: Line) -> None:
         """Release every event of one line untested, since there is no room for more."""
         for waiting in self._queues[line].waiting if line in self._queues else ():
             waiting.by = 0.0

@@ -157,7 +157,7 @@ class SubscriptionIndex:
         found = [self._parties[number] for number in self.system.match(attributes)]
         return [party for party in found if isinstance(party, Subscription)]
 
-    def meeting(self, filter: Filter) -> list[Filter]:
+    def intersecting(self, filter: Filter) -> list[Filter]:
         """Return the filters of all subscriptions that intersect a filter."""
         return [self._parties[number].filter for number in sorted(self._index.intersecting(filter))]
 

@@ -65,7 +65,7 @@ class Dialer:
                 )
         except (OSError, TimeoutError, ValueError) as error:  # a ValueError: the text is no address
             self._count_failure(address, str(error) or "it does not answer")
-            self._driver.broker.neighbourhood.unreachable(address, monotonic())
+            self._driver.broker.broker_connections.unreachable(address, monotonic())
             self._driver.settings_changed()
         else:
             self._failures.pop(address, None)

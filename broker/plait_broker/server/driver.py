@@ -107,7 +107,7 @@ class BrokerDriver:
             if not answered.done():  # the request may have been cancelled
                 answered.set_result(answers)
 
-        self.broker.explaining.queries.start(brokers, topic, query, monotonic(), done)
+        self.broker.explainer.queries.start(brokers, topic, query, monotonic(), done)
         self._schedule_flush()
         return await answered
 

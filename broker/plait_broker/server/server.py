@@ -180,7 +180,7 @@ class BrokerServer:
         )
 
         def receive(datagram: bytes, host: str, now: float) -> None:
-            found = discovery.hear(datagram, host, now)
+            found = discovery.receive(datagram, host, now)
             if found is not None:
                 self._on_announcement(found)
 
@@ -198,7 +198,7 @@ class BrokerServer:
     def _on_announcement(self, found: Found) -> None:
         """Handle the announcement of a broker on this network segment."""
         assert self._driver is not None, "discovery starts after the driver"
-        self._driver.broker.neighbourhood.heard_of(found.address, found.broker, time.monotonic())
+        self._driver.broker.broker_connections.learn_address(found.address, found.broker, time.monotonic())
         self._driver.settings_changed()
 
     def _interface(self) -> str:
@@ -226,7 +226,7 @@ class BrokerServer:
             recovered=recovered,
         )
         stats = ProcessStats(lambda: self._lag.last_s if self._lag is not None else 0.0)
-        broker.explaining.observe_process(time.perf_counter, stats.facts)
+        broker.explainer.observe_process(time.perf_counter, stats.facts)
         return broker
 
     async def _open_log(self, started: AsyncExitStack) -> Recovered:

@@ -68,7 +68,7 @@ class Sampler:
             )
 
     def _membership(self, now: float) -> None:
-        members = {sheet.origin: sheet.name for sheet in self._broker.overlay.map.link_states}
+        members = {link_state.origin: link_state.name for link_state in self._broker.overlay.map.link_states}
         for broker, name in members.items():
             if broker not in self._members:
                 self._telemetry.name("broker", broker, name=name)

@@ -81,7 +81,7 @@ def describe_summary(broker: BrokerView, question: Json, now: float) -> Json:
         **queue_facts(broker.interest),
         "links": _links(broker, now),
         "shown": [_subscription(one) for one in _worth_showing(broker)],
-        "resources": broker.explaining.resources(),
+        "resources": broker.explainer.resources(),
     }
 
 

@@ -54,8 +54,8 @@ def describe_recent(broker: BrokerView, query: Json, now: float) -> Json:
 def describe_event(broker: BrokerView, query: Json, now: float) -> Json:
     """Return what this broker recorded of one event. Raise EventInvalid if the query names none."""
     id = EventId.parse(str(query.get("event", "")))
-    known = broker.explaining.history.find(id)
-    drops = broker.explaining.history.drops(id)
+    known = broker.explainer.history.find(id)
+    drops = broker.explainer.history.drops(id)
     report: Json = {
         "broker": broker.settings.name,
         "id": id_text(broker.id),
@@ -78,7 +78,7 @@ def describe_event(broker: BrokerView, query: Json, now: float) -> Json:
 
 def _published(broker: BrokerView) -> Iterator[Remembered]:
     """Return the latest events published here, the latest first."""
-    latest = islice(reversed(broker.explaining.history.events), LOOKED_AT_MAX)
+    latest = islice(reversed(broker.explainer.history.events), LOOKED_AT_MAX)
     return (entry for entry in map(Remembered._make, latest) if entry.arrival is None)
 
 

@@ -32,7 +32,7 @@ DROPS_SHOWN: Final = 16
 def describe_local_status(broker: BrokerView, query: Json, now: float) -> Json:
     """Return this broker's report. Raise EventInvalid or FilterError if the query names no event or no filter."""
     id = EventId.parse(str(query.get("event", "")))
-    known = broker.explaining.history.find(id)
+    known = broker.explainer.history.find(id)
     report: Json = {
         "broker": broker.settings.name,
         "history": _history(broker, now),
@@ -57,7 +57,7 @@ def describe_local_status(broker: BrokerView, query: Json, now: float) -> Json:
 
 def _history(broker: BrokerView, now: float) -> Json:
     """Describe how far back the history goes: to this broker's start unless it is full."""
-    history = broker.explaining.history
+    history = broker.explainer.history
     since = history.since()
     return {
         "events": len(history.events),
@@ -82,7 +82,7 @@ def _event(broker: BrokerView, known: Remembered, now: float) -> Json:
 def _drops(broker: BrokerView, id: EventId, now: float) -> list[Json]:
     """Return the drops of the event at this broker."""
     name = broker.overlay.map.name
-    drops = [drop for drop, _ in zip(broker.explaining.history.drops(id), range(DROPS_SHOWN), strict=False)]
+    drops = [drop for drop, _ in zip(broker.explainer.history.drops(id), range(DROPS_SHOWN), strict=False)]
     return [
         {
             "reason": drop.reason,
@@ -120,7 +120,7 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 
 def outcome_of(broker: BrokerView, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
     """Return the outcome of an event here for a subscription whose filter matches it."""
-    id, history = known.frame.id, broker.explaining.history
+    id, history = known.frame.id, broker.explainer.history
     if party.routing and not broker.fits(known.frame, party.routing):
         return {"state": "other_tags"}
     if party.since > known.at:
@@ -170,7 +170,7 @@ def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json 
     if known.arrival is not None:
         return None
     overlay = broker.overlay
-    found = next((sheet.origin for sheet in overlay.map.link_states if id_text(sheet.origin) == home), 0)
+    found = next((link_state.origin for link_state in overlay.map.link_states if id_text(link_state.origin) == home), 0)
     if found not in known.destinations:
         return {"for_it": False}
     stream = overlay.event_streams.outgoing.get(found)

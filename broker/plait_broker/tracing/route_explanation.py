@@ -32,7 +32,7 @@ FILTERS_SHOWN: Final = 4
 def describe_interest(broker: BrokerView, query: Json, now: float) -> Json:
     """Return the filters of this broker's subscriptions that intersect a filter. Raise FilterError if that is no
     filter."""
-    filters = broker.interest.meeting(parse(str(query.get("filter", ""))))
+    filters = broker.interest.intersecting(parse(str(query.get("filter", ""))))
     return {"subscriptions": len(filters), "filters": [filter.text for filter in filters[:FILTERS_SHOWN]]}
 
 
@@ -40,7 +40,7 @@ def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
     """Return where events that match a filter go when published at this broker. The destinations are brokers whose
     interest is known here and brokers that the query names. Raise FilterError if the filter is none."""
     filter = parse(str(query.get("filter", "")))
-    known = broker.overlay.meeting(filter)
+    known = broker.overlay.intersecting(filter)
     named = query.get("homes")
     requested = {id for id in named if isinstance(id, int)} if isinstance(named, list) else set()
     destinations = sorted((known.keys() | requested) - {broker.id})
@@ -49,7 +49,7 @@ def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
         "broker": broker.settings.name,
         "tree": id_text(broker.id),
         "filter": filter.text,
-        "local_subscriptions": len(broker.interest.meeting(filter)),
+        "local_subscriptions": len(broker.interest.intersecting(filter)),
         "destinations": [_destination(broker, id) | {"known": id in known} for id in shown],
         "destinations_total": len(destinations),
     }
@@ -93,7 +93,7 @@ def _feasible(neighbour: Neighbour, delay_us: int, chosen: Neighbour | None, fas
         "id": id_text(neighbour.id),
         "chosen": neighbour is chosen,
         "feasible": True,
-        "link_ms": _ms(round(neighbour.delay_us or neighbour.told_us)),
+        "link_ms": _ms(round(neighbour.delay_us or neighbour.flooded_us)),
         "delay_ms": _ms(delay_us),
         "why": why,
     }
@@ -112,7 +112,7 @@ def _infeasible(neighbour: Neighbour, theirs_us: int | None, ours_us: int | None
         "id": id_text(neighbour.id),
         "chosen": False,
         "feasible": False,
-        "link_ms": _ms(round(neighbour.delay_us or neighbour.told_us)),
+        "link_ms": _ms(round(neighbour.delay_us or neighbour.flooded_us)),
         "delay_ms": None,
         "why": why,
     }

@@ -58,11 +58,11 @@ def _alternates(known: LinkStateDatabase, roots: list[int], home: int) -> list[t
     passed = {broker for root in roots for broker in known.path(root, home) or ()}
     taken = {(near, known.parent(home, near)) for near in passed}
     found: dict[tuple[int, int], None] = {}
-    for sheet in known.link_states:
-        if sheet.origin not in passed:
+    for link_state in known.link_states:
+        if link_state.origin not in passed:
             continue
-        for far in sheet.neighbours:
-            closer = distances.get(far, -1) < distances.get(sheet.origin, -1)
-            if far in distances and closer and (sheet.origin, far) not in taken:
-                found[sheet.origin, far] = None
+        for far in link_state.neighbours:
+            closer = distances.get(far, -1) < distances.get(link_state.origin, -1)
+            if far in distances and closer and (link_state.origin, far) not in taken:
+                found[link_state.origin, far] = None
     return list(found)

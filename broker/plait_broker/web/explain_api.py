@@ -118,14 +118,14 @@ class ExplainApi:
 
 def find_broker(broker: BrokerView, name: str) -> int:
     """Return the id of the broker with this name or id; this one's if `name` is empty."""
-    sheets = broker.overlay.map.link_states
+    link_states = broker.overlay.map.link_states
     reachable = broker.overlay.map.distances(broker.id)
     if not name or name in (broker.settings.name, id_text(broker.id)):
         return broker.id
-    for sheet in sorted(sheets, key=lambda sheet: sheet.origin not in reachable):
-        if name in (sheet.name, id_text(sheet.origin)):
-            return sheet.origin
-    names = ", ".join(sheet.name for sheet in sheets[:NAMED_MAX])
+    for link_state in sorted(link_states, key=lambda link_state: link_state.origin not in reachable):
+        if name in (link_state.name, id_text(link_state.origin)):
+            return link_state.origin
+    names = ", ".join(link_state.name for link_state in link_states[:NAMED_MAX])
     raise HTTPException(404, f"no broker is called {name[:80]!r}: there are {names}")
 
 

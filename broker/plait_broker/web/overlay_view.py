@@ -112,15 +112,15 @@ class OverlayView:
 
     def _update_brokers(self, broker: BrokerView, now: float) -> None:
         """Add brokers that are new in the link state, and remove those that have left it."""
-        sheets = {sheet.origin: sheet.name for sheet in broker.overlay.map.link_states}
-        for id, name in sheets.items():
+        link_states = {link_state.origin: link_state.name for link_state in broker.overlay.map.link_states}
+        for id, name in link_states.items():
             known = self._brokers.setdefault(id, SeenBroker(name, now))
             known.name, known.removed_at = name, None
         for id, known in list(self._brokers.items()):
-            if id in sheets:
+            if id in link_states:
                 continue
             known.removed_at = known.removed_at or now
-            if now - known.removed_at > REMEMBERED_S or known.name in sheets.values():  # or it has restarted
+            if now - known.removed_at > REMEMBERED_S or known.name in link_states.values():  # or it has restarted
                 del self._brokers[id]
 
     def _query_next(self, broker: BrokerView, now: float) -> None:
@@ -198,11 +198,11 @@ class OverlayView:
     def _shown_links(self, broker: BrokerView, brokers: dict[str, Json], now: float) -> dict[str, Json]:
         """Return both directions of every link: as its near end measures it, or as the link state has it."""
         found: dict[str, Json] = {}
-        for sheet in broker.overlay.map.link_states:
-            near = id_text(sheet.origin)
+        for link_state in broker.overlay.map.link_states:
+            near = id_text(link_state.origin)
             if brokers.get(near, {}).get("status") in (None, "gone", "out of reach"):
                 continue
-            for far, delay_us in zip(sheet.neighbours, sheet.delays_us, strict=True):
+            for far, delay_us in zip(link_state.neighbours, link_state.delays_us, strict=True):
                 link = {"from": near, "to": id_text(far), "delay_ms": short(delay_us / 1000), "state": "up"}
                 found[f"{near}>{id_text(far)}"] = link
         for id, seen in self._brokers.items():

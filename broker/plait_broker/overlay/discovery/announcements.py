@@ -36,7 +36,7 @@ QUIET_S: Final = 1.0
 DATAGRAM_BYTES_MAX: Final = 1200
 """Fits one packet on all networks."""
 
-HEARD_MAX: Final = 1024
+ANNOUNCEMENTS_MAX: Final = 1024
 """Brokers whose last number is stored. Beyond it the one with the oldest announcement is forgotten."""
 
 PORTS: Final = range(1, 65_536)
@@ -73,7 +73,7 @@ class Announcements:
         self._number = 0
         self._key = keyed(secret, _PURPOSE) if secret else b""
         self._randomness = randomness
-        self._heard: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}
         """By broker, the number of its last announcement."""
         self._due_at = now
         self._announced_at = now
@@ -95,19 +95,19 @@ class Announcements:
         assert len(datagram) <= DATAGRAM_BYTES_MAX, "names and hosts are bounded"
         return datagram
 
-    def hear(self, datagram: bytes, host: str, now: float) -> Found | None:
+    def receive(self, datagram: bytes, host: str, now: float) -> Found | None:
         """Return the broker that a datagram from this host announces, or None if the datagram is old or invalid."""
         announced = self._read(datagram)
         if isinstance(announced, str):
             self.counts[announced] += 1
             return None
-        before = self._heard.pop(announced.broker, 0)
-        self._heard[announced.broker] = max(announced.number, before)
+        before = self._numbers.pop(announced.broker, 0)
+        self._numbers[announced.broker] = max(announced.number, before)
         if announced.number <= before:
             self.counts["old"] += 1
             return None
-        if len(self._heard) > HEARD_MAX:
-            del self._heard[next(iter(self._heard))]
+        if len(self._numbers) > ANNOUNCEMENTS_MAX:
+            del self._numbers[next(iter(self._numbers))]
         self.counts["heard"] += 1
         if not before:
             answer_at = max(now + ANSWER_S * self._randomness.random(), self._announced_at + QUIET_S)

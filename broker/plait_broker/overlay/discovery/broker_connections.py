@@ -65,7 +65,7 @@ class BrokerConnections:
         self._shunned: dict[int, float] = {}
         """Refused brokers, each with the end of that."""
         self.dials: list[Dial] = []
-        self.gathering = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
+        self.link_selection = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
         if self.settings.linking.address:
             overlay.locate(self.settings.linking.address, now)
 
@@ -82,9 +82,9 @@ class BrokerConnections:
     def greet(self, link: Connection) -> None:
         """Send our hello on a connection that we have dialled."""
         settings = self.settings
-        link.meeting = MutualAuth.dialler(settings.linking.secret, self._me, settings.name, self._randomness)
-        assert link.meeting.hello is not None, "a dialler has a hello"
-        link.handshake = Handshake.initiator(link.meeting.hello)
+        link.mutual_auth = MutualAuth.dialler(settings.linking.secret, self._me, settings.name, self._randomness)
+        assert link.mutual_auth.hello is not None, "a dialler has a hello"
+        link.handshake = Handshake.initiator(link.mutual_auth.hello)
         if problem := self._unprotected(link):
             self._refuse(link, Code.AUTH, problem)
         else:
@@ -92,34 +92,34 @@ class BrokerConnections:
 
     def admit(self, link: Connection, hello: Hello, now: float) -> None:
         """Answer the hello of another broker with a welcome, or refuse it."""
-        meeting = link.meeting = MutualAuth.acceptor(self.settings.linking.secret, hello, self._randomness)
-        code, problem = self._refusal(link, hello, meeting, now)
+        mutual_auth = link.mutual_auth = MutualAuth.acceptor(self.settings.linking.secret, hello, self._randomness)
+        code, problem = self._refusal(link, hello, mutual_auth, now)
         if problem:
             self._refuse(link, code, problem)
             return
-        meeting.welcome = link.handshake.welcome(
+        mutual_auth.welcome = link.handshake.welcome(
             broker_name=self.settings.name,
             broker=self._me,
             session=0,
             heartbeat_s=self.settings.heartbeat_s,
-            nonce=meeting.offered,
+            nonce=mutual_auth.offered,
         )
-        link.send(meeting.welcome)
+        link.send(mutual_auth.welcome)
 
     def meet(self, link: Connection, frame: Frame, now: float) -> None:
         """Handle a frame of a broker that is not a neighbour yet. Raise FrameError if the frame is out of order."""
-        meeting = link.meeting
-        assert meeting is not None, "the other end is a broker"
+        mutual_auth = link.mutual_auth
+        assert mutual_auth is not None, "the other end is a broker"
         if isinstance(frame, Close):
             self._receive_close(link, frame)
-        elif meeting.welcome is None:
-            self._receive_welcome(link, meeting, frame, now)
+        elif mutual_auth.welcome is None:
+            self._receive_welcome(link, mutual_auth, frame, now)
         elif isinstance(frame, Introduction):
-            self._receive_introduction(link, meeting, frame, now)
+            self._receive_introduction(link, mutual_auth, frame, now)
         else:
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} from a broker that was not introduced")
 
-    def _refusal(self, link: Connection, hello: Hello, meeting: MutualAuth, now: float) -> tuple[Code, str]:
+    def _refusal(self, link: Connection, hello: Hello, mutual_auth: MutualAuth, now: float) -> tuple[Code, str]:
         """Return a code and the reason to refuse a broker. The reason is empty if it may come in."""
         if hello.publisher == self._me:
             return Code.ITSELF, "this is the same broker"
@@ -128,7 +128,7 @@ class BrokerConnections:
         if problem := self._unprotected(link):
             return Code.AUTH, problem
         try:
-            meeting.check_offer(hello.nonce)
+            mutual_auth.check_offer(hello.nonce)
         except Untrusted as untrusted:
             return Code.AUTH, str(untrusted)
         if now < self._shunned.get(hello.publisher, now):
@@ -146,53 +146,53 @@ class BrokerConnections:
             return "without a secret only brokers on one machine are linked (give both the same [overlay] secret)"
         return ""
 
-    def _receive_welcome(self, link: Connection, meeting: MutualAuth, frame: Frame, now: float) -> None:
+    def _receive_welcome(self, link: Connection, mutual_auth: MutualAuth, frame: Frame, now: float) -> None:
         """Answer the welcome of a dialled broker with our Introduction."""
         link.handshake.receive(frame)
         if not isinstance(frame, Welcome):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} where a broker says welcome")
-        meeting.welcome = frame
-        self.gathering.found(link.caller.dialled, frame.broker)
+        mutual_auth.welcome = frame
+        self.link_selection.found(link.caller.dialled, frame.broker)
         try:
-            meeting.check_offer(frame.nonce)
+            mutual_auth.check_offer(frame.nonce)
         except Untrusted as untrusted:
             self._close_untrusted(link, untrusted)
             return
         if frame.broker == self._me:
-            self.gathering.itself(link.caller.dialled)
+            self.link_selection.itself(link.caller.dialled)
             self.close(link, Code.ITSELF, "this is the same broker")
         elif now < self._shunned.get(frame.broker, now):
             self.close(link, Code.LIMIT, "it broke the protocol, not long ago")
         else:
-            self._introduce(link, meeting)
+            self._introduce(link, mutual_auth)
 
     def _receive_introduction(
-        self, link: Connection, meeting: MutualAuth, introduction: Introduction, now: float
+        self, link: Connection, mutual_auth: MutualAuth, introduction: Introduction, now: float
     ) -> None:
         """Check the other broker's Introduction, and make it a neighbour."""
-        assert meeting.hello is not None, "hello precedes an Introduction"
-        assert meeting.welcome is not None, "welcome precedes an Introduction"
-        dialled_by = self._me if meeting.dialled else meeting.hello.publisher
-        broker, name = meeting.hello.publisher, meeting.hello.name
-        if meeting.dialled:
-            broker, name = meeting.welcome.broker, meeting.welcome.broker_name
+        assert mutual_auth.hello is not None, "hello precedes an Introduction"
+        assert mutual_auth.welcome is not None, "welcome precedes an Introduction"
+        dialled_by = self._me if mutual_auth.dialled else mutual_auth.hello.publisher
+        broker, name = mutual_auth.hello.publisher, mutual_auth.hello.name
+        if mutual_auth.dialled:
+            broker, name = mutual_auth.welcome.broker, mutual_auth.welcome.broker_name
         try:
-            meeting.check(introduction)
+            mutual_auth.check(introduction)
         except Untrusted as untrusted:
             self._close_untrusted(link, untrusted)
             return
         if not self._keeps_new(broker, dialled_by):
             self.close(link, Code.DUPLICATE, "there is a connection between us already")
             return
-        if not meeting.dialled:
-            self._introduce(link, meeting)
+        if not mutual_auth.dialled:
+            self._introduce(link, mutual_auth)
         self._learn_own_address(introduction.seen, now)
         self._add_neighbour(link, broker, name, dialled_by, now)
-        self.gathering.up(broker, link.caller.dialled, now, kept=introduction.fixed)
+        self.link_selection.up(broker, link.caller.dialled, now, kept=introduction.fixed)
 
-    def _introduce(self, link: Connection, meeting: MutualAuth) -> None:
-        fixed = self.gathering.fixed(link.caller.dialled)
-        link.send(meeting.introduce(_host(link.caller.address), fixed=fixed))
+    def _introduce(self, link: Connection, mutual_auth: MutualAuth) -> None:
+        fixed = self.link_selection.fixed(link.caller.dialled)
+        link.send(mutual_auth.introduce(_host(link.caller.address), fixed=fixed))
 
     def _close_untrusted(self, link: Connection, untrusted: Untrusted) -> None:
         self._counters.rejected[Code.AUTH] += 1
@@ -202,7 +202,7 @@ class BrokerConnections:
         """Handle a Close of the other end."""
         link.farewell = close.code
         if close.code == Code.ITSELF:
-            self.gathering.itself(link.caller.dialled)
+            self.link_selection.itself(link.caller.dialled)
         self.close(link, Code.BYE, f"it says: {close.message or close.code or 'goodbye'}")
 
     # --- neighbours ---------------------------------------------------------------------------------------------------
@@ -247,11 +247,13 @@ class BrokerConnections:
         if known is not None and known[0] is link:
             del self._links[link.neighbour]
             self._overlay.link_down(link.neighbour, now)
-            self.gathering.down(link.neighbour)
+            self.link_selection.down(link.neighbour)
         if link.caller.dialled:
             given_up = link.farewell == Code.LIMIT
             shunned_until = self._shunned.get(link.neighbour, now)
-            self.gathering.ended(link.caller.dialled, link.neighbour, now, given_up=given_up, not_before=shunned_until)
+            self.link_selection.ended(
+                link.caller.dialled, link.neighbour, now, given_up=given_up, not_before=shunned_until
+            )
 
     def links(self) -> list[Connection]:
         """Return the connections to neighbours."""
@@ -259,24 +261,24 @@ class BrokerConnections:
 
     # --- choice of links ----------------------------------------------------------------------------------------------
 
-    def heard_of(self, address: str, broker: int, now: float) -> None:
+    def learn_address(self, address: str, broker: int, now: float) -> None:
         """Note the address of a broker that has announced itself."""
-        self.gathering.heard(address, broker, now)
+        self.link_selection.learn_address(address, broker, now)
 
     def unreachable(self, address: str, now: float) -> None:
         """Note that a Dial failed: no connection to this address."""
-        self.gathering.unreachable(address, now)
+        self.link_selection.unreachable(address, now)
 
     def look(self) -> None:
         """Note that the link-state database may have changed."""
-        self.gathering.look()
+        self.link_selection.look()
 
     def tick(self, now: float) -> None:
         """Choose addresses to dial, and a link to give up."""
-        if now < self.gathering.due_at:
+        if now < self.link_selection.due_at:
             return
-        self.dials += map(Dial, self.gathering.dial(now))
-        surplus = self._links.get(self.gathering.shed(now))
+        self.dials += map(Dial, self.link_selection.dial(now))
+        surplus = self._links.get(self.link_selection.shed(now))
         if surplus is not None:
             self.close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
 

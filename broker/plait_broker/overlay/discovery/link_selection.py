@@ -75,7 +75,7 @@ class Place:
     seed: bool = False
     broker: int = 0
     """The broker at this address, by the last connection or a newer report of others; 0 for unknown."""
-    told: int = 0
+    reported: int = 0
     """The broker at this address by the last link state or announcement."""
     reset_at: float = -math.inf
     """When a new broker at this address last reset the pauses."""
@@ -134,17 +134,17 @@ class LinkSelection:
 
     # --- input --------------------------------------------------------------------------------------------------------
 
-    def heard(self, address: str, broker: int, now: float) -> None:
+    def learn_address(self, address: str, broker: int, now: float) -> None:
         """Note an address of a broker, from an announcement or a link state."""
-        if not self._terms.gathers or not address or address == self._terms.address or broker == self._me:
+        if not self._terms.selects_links or not address or address == self._terms.address or broker == self._me:
             return
         place = self._places.get(address)
         if place is None:
             self._make_room()
             place = self._places[address] = Place(address, now)
         place.confirmed_at = now
-        if place.told != broker:
-            place.told = place.broker = broker
+        if place.reported != broker:
+            place.reported = place.broker = broker
             if now - place.reset_at >= RENEWED_S:  # a restart, and not two claims in turn
                 place.reset_at = now
                 place.failures = 0
@@ -211,17 +211,17 @@ class LinkSelection:
 
     def look(self) -> None:
         """Decide soon if the link-state database has changed."""
-        if self._terms.gathers and self._map.revision != self._revision:
+        if self._terms.selects_links and self._map.revision != self._revision:
             self._decide_soon()
 
     def dial(self, now: float) -> list[str]:
         """Return the addresses to connect to now."""
         self._decided_at, self._revision = now, self._map.revision
         reached = self._map.distances(self._me)
-        if self._terms.gathers:
+        if self._terms.selects_links:
             self._learn(reached, now)
         chosen = [place for place in self._free() if place.not_before <= now and self._required(place, reached)]
-        if self._terms.gathers:
+        if self._terms.selects_links:
             chosen += self._probes(reached, now)
             chosen += self._more(reached, now, len(chosen))
         for place in chosen:
@@ -238,7 +238,7 @@ class LinkSelection:
         ]
         if len(loose) <= self._terms.links_max or now < self._shed_at:
             return 0
-        links = {sheet.origin: sheet.neighbours for sheet in self._map.link_states}
+        links = {link_state.origin: link_state.neighbours for link_state in self._map.link_states}
 
         def worth(broker: int) -> tuple[bool, int, float, int]:
             place = self._links.get(broker)
@@ -297,7 +297,11 @@ class LinkSelection:
 
     def _candidates(self, reached: Mapping[int, int], now: float) -> list[Place]:
         """Return the places whose broker is within reach and, by its link state, has room for a link."""
-        crowded = {sheet.origin for sheet in self._map.link_states if len(sheet.neighbours) >= self._terms.links_max}
+        crowded = {
+            link_state.origin
+            for link_state in self._map.link_states
+            if len(link_state.neighbours) >= self._terms.links_max
+        }
         return [
             place
             for place in self._free()
@@ -325,10 +329,11 @@ class LinkSelection:
         Of two brokers with one address the one that started last is there now. A broker out of reach may have an old
         link state, so its address does not replace a known one's broker.
         """
-        there = {sheet.address: sheet for sheet in sorted(self._map.link_states, key=lambda sheet: sheet.born)}
-        for sheet in there.values():
-            if sheet.origin in reached or sheet.address not in self._places:
-                self.heard(sheet.address, sheet.origin, now)
+        by_age = sorted(self._map.link_states, key=lambda known: known.born)
+        there = {known.address: known for known in by_age}
+        for link_state in there.values():
+            if link_state.origin in reached or link_state.address not in self._places:
+                self.learn_address(link_state.address, link_state.origin, now)
         for place in list(self._places.values()):
             if now - place.confirmed_at >= FORGOTTEN_S and not (place.fixed or place.seed or place.busy):
                 del self._places[place.address]
@@ -336,7 +341,7 @@ class LinkSelection:
     def _next(self, reached: Mapping[int, int], now: float) -> float:
         waiting = [place.not_before for place in self._free() if self._required(place, reached)]
         due_at = min(waiting, default=math.inf)
-        if self._terms.gathers or len(self._neighbours) > self._terms.links_max:
+        if self._terms.selects_links or len(self._neighbours) > self._terms.links_max:
             due_at = min(due_at, now + REVIEW_S)
         return max(due_at, now + GAP_S)
 

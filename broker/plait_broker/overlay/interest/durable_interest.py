@@ -155,7 +155,7 @@ class RemoteDurableInterest:
         """Return whether durable subscriptions of a home broker match an event, away or not."""
         return home in self._homes(self._index.match_frame(frame))
 
-    def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
+    def intersecting(self, filter: Filter) -> dict[int, list[Filter]]:
         """Return the home brokers that are away, each with its filters that intersect this one."""
         found: dict[int, list[Filter]] = {}
         for handle in sorted(self._index.intersecting(filter)):

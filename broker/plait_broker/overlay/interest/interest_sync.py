@@ -300,7 +300,7 @@ class InterestSync:
             updates.append(InterestUpdate(to, self._me, versions, offers, *content))
         return updates
 
-    def hurry(self, now: float) -> None:
+    def retransmit_soon(self, now: float) -> None:
         """Retransmit soon: a link came up or failed, so lost updates may get through now."""
         for peer in self._peers.values():
             peer.again_s, peer.again_at = AGAIN_S, min(peer.again_at, now + AGAIN_S)

@@ -101,7 +101,7 @@ class RemoteInterest:
         """Return whether another broker's filter meets an advertisement."""
         return bool(self._index.intersecting(filter))
 
-    def meeting(self, filter: Filter) -> dict[int, list[Filter]]:
+    def intersecting(self, filter: Filter) -> dict[int, list[Filter]]:
         """Return the brokers that events of a filter may have to reach, each with its filters that intersect it."""
         found = set(self._index.intersecting(filter))
         meeting = {

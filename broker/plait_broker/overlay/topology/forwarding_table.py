@@ -68,7 +68,7 @@ class ForwardingTable:
             distance = distances.get(neighbour.id)
             if distance is None or (here is not None and distance >= here):
                 continue
-            found.append((neighbour, round(neighbour.delay_us or neighbour.told_us) + HOP_US + distance))
+            found.append((neighbour, round(neighbour.delay_us or neighbour.flooded_us) + HOP_US + distance))
         found.sort(key=lambda one: (one[1], one[0].id))
         return found
 

@@ -32,7 +32,7 @@ class LinkMonitor:
         neighbour = state.neighbours[broker] = Neighbour(broker, name, link, now)
         if delay_us:
             neighbour.delay_us = delay_us
-            neighbour.tell(now)
+            neighbour.note_flooded(now)
         state.topology_changed(now)
         self._ping(neighbour, now)
         if delay_us:
@@ -48,16 +48,16 @@ class LinkMonitor:
         state.flooding.link_down(broker)
         state.topology_changed(now)
         self.originate()
-        state.event_streams.hurry(now, lost=broker)
+        state.event_streams.retransmit_soon(now, lost=broker)
 
     def originate(self) -> None:
         """Flood our link state: the links whose delay is measured."""
         state, settings = self._state, self._state.settings
-        measured = sorted(neighbour.id for neighbour in state.neighbours.values() if neighbour.told_us)
+        measured = sorted(neighbour.id for neighbour in state.neighbours.values() if neighbour.flooded_us)
         self._version += 1
         link_state = LinkState(
             *(state.me, self._version, settings.name, tuple(measured)),
-            tuple(state.neighbours[broker].told_us for broker in measured),
+            tuple(state.neighbours[broker].flooded_us for broker in measured),
             incarnation=state.incarnation.log,
             born=state.incarnation.born,
             address=state.address,
@@ -74,9 +74,9 @@ class LinkMonitor:
         """Flood measured delays that have changed, and compute next hops anew."""
         state = self._state
         state.topology_changed(now)
-        changed = [neighbour for neighbour in state.neighbours.values() if neighbour.worth_telling(now)]
+        changed = [neighbour for neighbour in state.neighbours.values() if neighbour.should_flood(now)]
         for neighbour in changed:
-            neighbour.tell(now)
+            neighbour.note_flooded(now)
         if changed:
             self.originate()
 
@@ -122,6 +122,6 @@ class LinkMonitor:
                 state.counts["disputed"] += 1
                 text = (
                     f"{neighbour.name} floods a delay of {neighbour.claimed_us / 1000:g} ms for the link to it; "
-                    f"measured are {neighbour.told_us / 1000:g} ms, and paths use the greater delay"
+                    f"measured are {neighbour.flooded_us / 1000:g} ms, and paths use the greater delay"
                 )
                 state.outputs.append(LogRemark(text))

@@ -18,7 +18,7 @@ HOP_US: Final = 50
 """Added to each link's delay: the time that a broker takes to forward an event. Of two equal paths the one with fewer
 hops wins."""
 
-SHY_US: Final = 1 << 44
+AVOID_US: Final = 1 << 44
 """The cost of passing a broker that is to be avoided: more than the cost of any path."""
 
 
@@ -108,11 +108,11 @@ class LinkStateDatabase:
         return min(nearer)[1]
 
     def path(
-        self, near: int, far: int, without: Collection[int] = (), shy: Collection[int] = ()
+        self, near: int, far: int, without: Collection[int] = (), avoiding: Collection[int] = ()
     ) -> tuple[int, ...] | None:
         """Return the brokers on the cheapest path from one to another, both included. It passes none of those in
-        `without`, and as few of those in `shy` as possible."""
-        distances = self._walk(far, without, shy) if without or shy else self.distances(far)
+        `without`, and as few of those in `avoiding` as possible."""
+        distances = self._walk(far, without, avoiding) if without or avoiding else self.distances(far)
         path = [near]
         while path[-1] != far:
             links = self._costs.get(path[-1], {}).items()
@@ -132,7 +132,7 @@ class LinkStateDatabase:
             if back_us is not None and far != broker:
                 costs[far] = self._costs[far][broker] = max(there_us, back_us) + HOP_US
 
-    def _walk(self, to: int, without: Collection[int] = (), shy: Collection[int] = ()) -> dict[int, int]:
+    def _walk(self, to: int, without: Collection[int] = (), avoiding: Collection[int] = ()) -> dict[int, int]:
         """Compute the distances of all brokers to `to` by Dijkstra's algorithm."""
         found: dict[int, int] = {}
         heap = [(0, to)] if to in self._links else []
@@ -143,7 +143,7 @@ class LinkStateDatabase:
             found[broker] = distance
             for near, cost in self._costs[broker].items():
                 if near not in found:
-                    heapq.heappush(heap, (distance + cost + (SHY_US if near in shy else 0), near))
+                    heapq.heappush(heap, (distance + cost + (AVOID_US if near in avoiding else 0), near))
         return found
 
     def _changed(self) -> None:

@@ -35,7 +35,7 @@ class Membership:
                 self._since.setdefault(broker, now)
             elif self._since.pop(broker, None) is not None:
                 self._thinned.discard(broker)
-                state.event_streams.hurry(now, broker)
+                state.event_streams.retransmit_soon(now, broker)
                 state.interest_sync.back(broker)
         if log:
             self._look_for_successors(log, now)

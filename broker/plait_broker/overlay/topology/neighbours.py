@@ -55,11 +55,11 @@ class Neighbour:
     id: int
     name: str
     link: int
-    heard_at: float
+    received_at: float
     delay_us: float = 0.0
     """The smoothed delay of one direction; 0 before the first sample."""
     jitter_us: float = 0.0
-    told_us: int = 0
+    flooded_us: int = 0
     """The delay that was flooded last; 0 before the first flood."""
     flooded_at: float = -1e9
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -82,9 +82,9 @@ class Neighbour:
     """The transit delay of each frame from it. Next hops follow the smoothed delay instead."""
 
     def __post_init__(self) -> None:
-        self.relays = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
-        self.passed = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.heard_at)
-        self.transit = TransitDelay(self.heard_at)
+        self.relays = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
+        self.passed = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
+        self.transit = TransitDelay(self.received_at)
 
     def sample(self, round_trip_s: float) -> None:
         """Update delay and jitter with a round trip."""
@@ -96,24 +96,24 @@ class Neighbour:
             self.jitter_us += SMOOTHING * (abs(delay_us - self.delay_us) - self.jitter_us)
             self.delay_us += SMOOTHING * (delay_us - self.delay_us)
 
-    def worth_telling(self, now: float) -> bool:
+    def should_flood(self, now: float) -> bool:
         """Return whether its delay has changed enough to flood it."""
         if not self.delay_us:
             return False
-        if not self.told_us:
+        if not self.flooded_us:
             return True
-        moved = abs(self.delay_us - self.told_us)
-        return moved > max(FLOOD_US, FLOOD_RATIO * self.told_us) and now - self.flooded_at >= FLOOD_AGAIN_S
+        moved = abs(self.delay_us - self.flooded_us)
+        return moved > max(FLOOD_US, FLOOD_RATIO * self.flooded_us) and now - self.flooded_at >= FLOOD_AGAIN_S
 
-    def tell(self, now: float) -> None:
+    def note_flooded(self, now: float) -> None:
         """Note that its delay floods now."""
-        self.told_us = max(1, round(self.delay_us))
+        self.flooded_us = max(1, round(self.delay_us))
         self.flooded_at = now
 
     def compare(self, claimed_us: int | None, now: float) -> bool:
         """Compare the delay that it floods with the measured one. Return whether it is disputed from now on."""
         self.claimed_us = claimed_us or 0
-        measured_us = min(self.told_us, min(self.samples, default=0))
+        measured_us = min(self.flooded_us, min(self.samples, default=0))
         if claimed_us is None or measured_us - claimed_us <= DISPUTED_US or measured_us <= DISPUTED_RATIO * claimed_us:
             self.disputable_since, self.disputed = None, False
             return False
@@ -144,4 +144,4 @@ class Neighbour:
 
     def dies_at(self, detect_s: float) -> float:
         """Return when the link is declared dead, unless a frame or an answer arrives before."""
-        return min(next(iter(self.pings.values()), self.heard_at), self.heard_at) + detect_s
+        return min(next(iter(self.pings.values()), self.received_at), self.received_at) + detect_s

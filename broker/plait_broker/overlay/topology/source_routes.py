@@ -32,7 +32,7 @@ def ways_around(map: LinkStateDatabase, near: int, far: int, taken: int | None) 
     between = shortest[1:-1]
     if not between:
         return [shortest] if taken is not None and taken not in shortest else []
-    around = [map.path(near, far, shy=between), *(map.path(near, far, without=(one,)) for one in between)]
+    around = [map.path(near, far, avoiding=between), *(map.path(near, far, without=(one,)) for one in between)]
     routes = [route for route in around if route is not None and route != shortest]
     if taken is not None and taken not in shortest:
         routes.insert(0, shortest)

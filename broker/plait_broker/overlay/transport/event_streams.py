@@ -138,14 +138,14 @@ class EventStreams:
         self._outputs += self._stream(skip.source).skip(skip.up_to, now)
         self.reporting[skip.source] = None
 
-    def hurry(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
+    def retransmit_soon(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
         """Retransmit soon: a link has failed, or the destination `home` can be reached again.
 
         Streams whose last copy went to the `lost` neighbour retransmit at once.
         """
         for broker, outgoing in self.outgoing.items():
             if home is None or broker == home:
-                outgoing.hurry(now)
+                outgoing.retransmit_soon(now)
                 if lost and self._forwarder.last_hop.get(broker) == lost:
                     self._retransmit(broker, outgoing, outgoing.doubtful(now), now)
 

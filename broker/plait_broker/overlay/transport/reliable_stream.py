@@ -183,7 +183,7 @@ class SendStream:
         self.tries += 1
         return list(self.kept)[:AGAIN_EVENTS]
 
-    def hurry(self, now: float) -> None:
+    def retransmit_soon(self, now: float) -> None:
         """A link has failed: events in flight may be lost, so retransmit them soon."""
         self._again_s = AGAIN_S
         self._doubtful = self.next

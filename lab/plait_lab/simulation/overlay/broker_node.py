@@ -229,7 +229,7 @@ class OverlayNode(Endpoint):
         if self.paused:
             self._held.append(partial(self._unreachable, address))
         elif self.broker is not None:
-            self.broker.neighbourhood.unreachable(address, self._timeline.now)
+            self.broker.broker_connections.unreachable(address, self._timeline.now)
             self.act()
 
     # --- output -------------------------------------------------------------------------------------------------------
@@ -247,8 +247,8 @@ class OverlayNode(Endpoint):
                     self._network.write(connection, int(connection.ends[1] is self), data)
             else:
                 self._carry_out(broker, output)
-        if len(broker.neighbourhood) != self.links:
-            self.links = len(broker.neighbourhood)
+        if len(broker.broker_connections) != self.links:
+            self.links = len(broker.broker_connections)
             self._changed()
         due, now = broker.next_deadline(), self._timeline.now
         if due < self._due:

@@ -46,7 +46,7 @@ class Persona:
         self.log = incarnation_of(identity.incarnation_key) if log else 0
         self.version = 0
 
-    def sheet(self, neighbours: Sequence[int] = (), *, born: int = 0) -> Signed:
+    def link_state(self, neighbours: Sequence[int] = (), *, born: int = 0) -> Signed:
         """Return its link state, signed, in a version above the last."""
         self.version += 1
         delays = (1000,) * len(neighbours)
@@ -69,14 +69,14 @@ class Insider(Speaker):
         self.rng = Random(seed)
         self.me = Persona(self.rng, log)
         self.heard: list[Frame] = []
-        self.meeting = MutualAuth.dialler("", self.me.id, "insider", self.rng)
-        assert self.meeting.hello is not None
-        self.handshake = Handshake.initiator(self.meeting.hello)
+        self.mutual_auth = MutualAuth.dialler("", self.me.id, "insider", self.rng)
+        assert self.mutual_auth.hello is not None
+        self.handshake = Handshake.initiator(self.mutual_auth.hello)
         self.wire = world.connect(self, at, DELAY_S)
         at.broker.connected(self.wire.number, Caller("127.0.0.1:7"), world.now)
         world.carry(self.wire, self, encode_frame(self.handshake.start(), 0))
         world.run(1.0)
-        self.say(DatabaseSummary(True, True, (), (), (), ()), self.me.sheet([at.broker.id]))
+        self.say(DatabaseSummary(True, True, (), (), (), ()), self.me.link_state([at.broker.id]))
         world.run(1.0)
 
     def say(self, *frames: Frame | bytes) -> None:
@@ -87,11 +87,11 @@ class Insider(Speaker):
     def _hear(self, frame: Frame) -> None:
         if isinstance(frame, Welcome):
             self.handshake.receive(frame)
-            self.meeting.welcome = frame
-            self.world.carry(self.wire, self, encode_frame(self.meeting.introduce("127.0.0.1", fixed=False), 0))
+            self.mutual_auth.welcome = frame
+            self.world.carry(self.wire, self, encode_frame(self.mutual_auth.introduce("127.0.0.1", fixed=False), 0))
         elif isinstance(frame, Introduction):
-            assert self.meeting.welcome is not None
-            self.decoder.establish(self.meeting.welcome.version)
+            assert self.mutual_auth.welcome is not None
+            self.decoder.establish(self.mutual_auth.welcome.version)
         elif isinstance(frame, Ping):
             self.say(Pong(frame.nonce))
         else:

@@ -262,7 +262,7 @@ class Node:
         for number, filter in self.offers.items():
             self.overlay.advertise(number, filter)
         for number, filter in self.wants.items():
-            self.overlay.want(number, filter, durable=number in self.durable)
+            self.overlay.announce_filter(number, filter, durable=number in self.durable)
         self.settle()
         for pipe in world.pipes:
             if self in pipe.ends and pipe.up:
@@ -419,14 +419,14 @@ class Node:
         if durable:
             self.durable.add(self.numbers)
         if self.overlay is not None:
-            self.overlay.want(self.numbers, filter, durable=durable)
+            self.overlay.announce_filter(self.numbers, filter, durable=durable)
             self.settle()
 
     def unsubscribe(self, number: int) -> None:
         del self.wants[number]
         self.installed.discard(number)
         if self.overlay is not None:
-            self.overlay.unwant(number)
+            self.overlay.withdraw_filter(number)
             self.settle()
 
     def advertise(self, filter: Filter) -> None:

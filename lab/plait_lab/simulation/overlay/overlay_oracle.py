@@ -46,10 +46,10 @@ def judge_tables(world: OverlayWorld) -> None:
             world.complain(f"I7: {node.name} reaches {len(known)} of {len(alive)} brokers")
             continue
         drawn = {
-            frozenset((alive[sheet.origin].number, alive[other].number))
-            for sheet in overlay.map.link_states
-            if sheet.origin in alive
-            for other in sheet.neighbours
+            frozenset((alive[link_state.origin].number, alive[other].number))
+            for link_state in overlay.map.link_states
+            if link_state.origin in alive
+            for other in link_state.neighbours
             if other in alive
         }
         if drawn != links:

@@ -120,7 +120,7 @@ class WholeBrokers:
 
     def degree(self, site: Site) -> int:
         """Return a broker's number of links."""
-        return len(site.broker.neighbourhood) if site.broker is not None else 0
+        return len(site.broker.broker_connections) if site.broker is not None else 0
 
     @property
     def links(self) -> int:
@@ -149,7 +149,7 @@ class WholeBrokers:
 
     def _neighbours(self, site: Site) -> list[Site]:
         ids = {other.broker.id: other for other in self.alive if other.broker is not None}
-        links = site.broker.neighbourhood.links() if site.broker is not None else []
+        links = site.broker.broker_connections.links() if site.broker is not None else []
         return [ids[link.neighbour] for link in links if link.neighbour in ids]
 
     @staticmethod
@@ -198,7 +198,7 @@ class WholeBrokers:
 
     def _unreachable(self, site: Site, life: int, address: str) -> None:
         if site.broker is not None and site.life == life:
-            site.broker.neighbourhood.unreachable(address, self.timeline.now)
+            site.broker.broker_connections.unreachable(address, self.timeline.now)
             self._act(site)
 
     def _write(self, site: Site, number: int, data: bytes) -> None:

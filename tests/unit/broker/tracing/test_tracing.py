@@ -260,7 +260,7 @@ def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
     world.run(0.1)
     (failed,) = traced.client.heard(Failed)
     assert failed.code == Code.NOT_ALLOWED, "the id is another's"
-    assert world.brokers[0].broker.explaining.tracing.live == {}
+    assert world.brokers[0].broker.explainer.tracing.live == {}
     for _ in range(round(MARKS_BURST) + 5):
         traced.publish({"price": 1}, for_s=0.001)
     world.run(0.1)
@@ -282,16 +282,16 @@ def test_tracing_is_bounded_in_steps_and_time() -> None:
     assert len(delivered.parties) == PARTIES_MAX
     assert delivered.count == PARTIES_MAX + 10
     assert traced.judge(steps).complete
-    tracing = world.brokers[1].broker.explaining.tracing
+    tracing = world.brokers[1].broker.explainer.tracing
     (trail,) = tracing.live.values()
     before = len(traced.client.heard(TraceStep))
     trail.steps = STEPS_MAX
-    tracing.dropped(world.brokers[1].broker.explaining.history.events[0][1], "late", 0, 1)
+    tracing.dropped(world.brokers[1].broker.explainer.history.events[0][1], "late", 0, 1)
     world.brokers[1].act()
     world.run(1.0)
     assert len(traced.client.heard(TraceStep)) == before, "tracing of one event ends"
     world.run(LIVE_S + 1.0)
-    assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
+    assert all(face.broker.explainer.tracing.live == {} for face in world.brokers)
 
 
 def test_unmarked_events_leave_no_trace() -> None:
@@ -303,4 +303,4 @@ def test_unmarked_events_leave_no_trace() -> None:
     world.run(1.0)
     assert subscriber.delivered == [{"price": 11}]
     assert traced.client.heard(TraceStep) == []
-    assert all(face.broker.explaining.tracing.live == {} for face in world.brokers)
+    assert all(face.broker.explainer.tracing.live == {} for face in world.brokers)

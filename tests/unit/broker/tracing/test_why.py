@@ -46,7 +46,7 @@ class Overlay(LinkedBrokers):
 
         async def ask(brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
             answers: list[dict[int, dict[str, Any]]] = []
-            face.broker.explaining.queries.start(brokers, topic, question, self.now, answers.append)
+            face.broker.explainer.queries.start(brokers, topic, question, self.now, answers.append)
             face.act()
             self.run(3.0)
             return answers[0]

@@ -29,8 +29,8 @@ def discovery(me: int, secret: str = SECRET, overlay: str = "plait", host: str =
 @pytest.mark.parametrize("secret", ["", SECRET])
 def test_a_broker_is_found_where_it_says_or_where_its_datagram_comes_from(secret: str) -> None:
     listener = discovery(1, secret)
-    assert listener.hear(discovery(2, secret).announce(0.0), "10.0.0.2", 0.0) == Found(2, "b", "10.0.0.2", 4680)
-    elsewhere = listener.hear(discovery(3, secret, host="fd00::3").announce(0.0), "10.0.0.3", 0.0)
+    assert listener.receive(discovery(2, secret).announce(0.0), "10.0.0.2", 0.0) == Found(2, "b", "10.0.0.2", 4680)
+    elsewhere = listener.receive(discovery(3, secret, host="fd00::3").announce(0.0), "10.0.0.3", 0.0)
     assert elsewhere is not None
     assert elsewhere.address == "[fd00::3]:4680"
 
@@ -38,11 +38,11 @@ def test_a_broker_is_found_where_it_says_or_where_its_datagram_comes_from(secret
 def test_what_is_replayed_is_old() -> None:
     listener, other = discovery(1), discovery(2)
     first, second = other.announce(0.0), other.announce(3.0)
-    assert listener.hear(second, "10.0.0.2", 0.0)
-    assert listener.hear(second, "10.6.6.6", 0.0) is None
-    assert listener.hear(first, "10.6.6.6", 0.0) is None
+    assert listener.receive(second, "10.0.0.2", 0.0)
+    assert listener.receive(second, "10.6.6.6", 0.0) is None
+    assert listener.receive(first, "10.6.6.6", 0.0) is None
     assert listener.counts["old"] == 2
-    assert listener.hear(other.announce(6.0), "10.0.0.2", 0.0)
+    assert listener.receive(other.announce(6.0), "10.0.0.2", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_what_is_replayed_is_old() -> None:
 )
 def test_whom_nobody_listens_to(speaker: Announcements, why: str) -> None:
     listener = discovery(1)
-    assert listener.hear(speaker.announce(0.0), "10.0.0.2", 0.0) is None
+    assert listener.receive(speaker.announce(0.0), "10.0.0.2", 0.0) is None
     assert dict(listener.counts) == {why: 1}
 
 
 def test_one_with_a_secret_is_not_heard_by_one_without() -> None:
-    assert discovery(1, "").hear(discovery(2).announce(0.0), "10.0.0.2", 0.0) is None
+    assert discovery(1, "").receive(discovery(2).announce(0.0), "10.0.0.2", 0.0) is None
 
 
 @pytest.mark.parametrize("secret", ["", SECRET])
@@ -78,10 +78,10 @@ def test_anything_may_be_on_the_segment(secret: str) -> None:
             del datagram[rng.randrange(len(datagram)) :]
         else:
             datagram = bytearray(rng.randbytes(rng.randrange(DATAGRAM_BYTES_MAX + 50)))
-        found = listener.hear(bytes(datagram), "10.0.0.2", 0.0)
+        found = listener.receive(bytes(datagram), "10.0.0.2", 0.0)
         assert not (secret and found)
     for other in (b"", b"\0" * 5000, encode_frame(Ping(1), 1), right + right):
-        assert listener.hear(other, "10.0.0.2", 0.0) is None
+        assert listener.receive(other, "10.0.0.2", 0.0) is None
 
 
 def test_announcements_are_spread_and_fit_a_packet() -> None:
@@ -97,10 +97,10 @@ def test_announcements_are_spread_and_fit_a_packet() -> None:
 
 
 def test_it_remembers_no_more_brokers_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HEARD_MAX", 10)
+    monkeypatch.setattr(module, "ANNOUNCEMENTS_MAX", 10)
     listener = discovery(1, "")
     for broker in range(2, 50):
-        assert listener.hear(encode_frame(Announcement("plait", broker, "b", 1, 4680), 1), "10.0.0.2", 0.0)
+        assert listener.receive(encode_frame(Announcement("plait", broker, "b", 1, 4680), 1), "10.0.0.2", 0.0)
     assert len(listener._heard) == 10
 
 
@@ -108,14 +108,14 @@ def test_a_newcomer_is_answered_soon_and_once() -> None:
     listener, other = discovery(1), discovery(2)
     listener.announce(0.0)
     before = listener.next_deadline()
-    listener.hear(other.announce(0.0), "10.0.0.2", 1.2)
+    listener.receive(other.announce(0.0), "10.0.0.2", 1.2)
     answer = listener.next_deadline()
     assert 1.2 <= answer <= 1.2 + ANSWER_S
     assert answer < before
     listener.announce(answer)
     after = listener.next_deadline()
-    listener.hear(other.announce(3.0), "10.0.0.2", answer + 0.1)
+    listener.receive(other.announce(3.0), "10.0.0.2", answer + 0.1)
     assert listener.next_deadline() == after, "it is no newcomer any more"
     for broker in range(3, 100):
-        listener.hear(discovery(broker).announce(0.0), "10.0.0.9", answer + 0.1)
+        listener.receive(discovery(broker).announce(0.0), "10.0.0.9", answer + 0.1)
     assert listener.next_deadline() >= answer + QUIET_S, "a crowd of them is answered as one"

@@ -137,13 +137,13 @@ def test_a_home_broker_gets_its_ack_once_its_durable_interest_is_stored() -> Non
 
 def test_a_broker_floods_its_durable_interest_once_there_are_others() -> None:
     broker = OneOverlay()
-    broker.overlay.want(1, parse("price < 10"), durable=True)
-    broker.overlay.want(2, parse("price < 5"), durable=True)
+    broker.overlay.announce_filter(1, parse("price < 10"), durable=True)
+    broker.overlay.announce_filter(2, parse("price < 5"), durable=True)
     assert broker.documents(DurableInterest) == []
     broker.link_up(2)
     assert [document.filter for document in broker.documents(DurableInterest)] == ["price < 10"], "it covers the other"
     broker.clear()
-    broker.overlay.unwant(1)
+    broker.overlay.withdraw_filter(1)
     texts = [document.filter for document in broker.documents(DurableInterest)]
     assert texts == ["price < 5", ""], "the filter that was covered precedes the withdrawal"
 

@@ -239,7 +239,7 @@ def test_of_two_that_the_same_one_dialled_the_newer_stays() -> None:
     first.collect()
     assert not any(second.closed)
     assert second.up
-    assert near.neighbourhood.links()[0].id == far.neighbourhood.links()[0].id == 2
+    assert near.broker_connections.links()[0].id == far.broker_connections.links()[0].id == 2
 
 
 def test_when_both_dial_at_once_both_keep_the_same() -> None:
@@ -252,7 +252,7 @@ def test_when_both_dial_at_once_both_keep_the_same() -> None:
             wire.pass_on(rng.randrange(2))
             one.collect()
             other.collect()
-        kept = {link.id for end in (near, far) for link in end.neighbourhood.links()}
+        kept = {link.id for end in (near, far) for link in end.broker_connections.links()}
         assert kept == {1 if near.id < far.id else 2}
         assert one.up
 

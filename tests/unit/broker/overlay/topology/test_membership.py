@@ -94,7 +94,7 @@ def test_a_broker_with_durable_interest_keeps_the_events_that_match_it() -> None
 
 def test_a_broker_with_a_log_is_kept_for_our_durable_subscriptions() -> None:
     one = chain()
-    one.overlay.want(1, parse("x > 1"), durable=True)
+    one.overlay.announce_filter(1, parse("x > 1"), durable=True)
     depart(one)
     wait(one, GONE_S + 1.0)
     assert FAR in one.overlay.map, "its log may have events for them"

@@ -18,10 +18,10 @@ def beats(neighbour: Neighbour, delays_s: list[float], start: float) -> list[flo
     for beat, delay_s in enumerate(delays_s):
         at = start + beat * BEAT_S
         neighbour.ping(beat, at)
-        neighbour.heard_at = now = at + 2 * delay_s
+        neighbour.received_at = now = at + 2 * delay_s
         neighbour.pong(beat, now)
-        if neighbour.worth_telling(now):
-            neighbour.tell(now)
+        if neighbour.should_flood(now):
+            neighbour.note_flooded(now)
             told.append(now)
     return told
 
@@ -34,24 +34,24 @@ def settled(delay_s: float) -> Neighbour:
 
 def test_the_first_sample_is_told_and_is_half_the_round_trip() -> None:
     neighbour = Neighbour(2, "b", 0, 0.0)
-    assert not neighbour.worth_telling(0.0), "nothing is known"
+    assert not neighbour.should_flood(0.0), "nothing is known"
     assert beats(neighbour, [0.02], 0.0) == [0.04]
-    assert neighbour.told_us == 20_000
+    assert neighbour.flooded_us == 20_000
 
 
 def test_a_delay_too_small_to_measure_is_still_one() -> None:
     neighbour = settled(0.0)
-    assert neighbour.told_us == 1, "0 says that it is not known"
+    assert neighbour.flooded_us == 1, "0 says that it is not known"
 
 
 @pytest.mark.parametrize("delay_s", [0.0005, 0.002, 0.05])
 def test_a_tenfold_rise_is_told_within_two_seconds(delay_s: float) -> None:
     neighbour = settled(delay_s)
-    before, start = neighbour.told_us, 10.0
+    before, start = neighbour.flooded_us, 10.0
     told = beats(neighbour, [10 * delay_s] * 4, start)
     assert told
     assert told[0] <= start + 2.0
-    assert neighbour.told_us > 3 * before, "and most of it"
+    assert neighbour.flooded_us > 3 * before, "and most of it"
 
 
 @pytest.mark.parametrize("delay_s", [0.002, 0.05])
@@ -72,8 +72,8 @@ def test_what_flaps_is_not_told_more_often_than_twice_a_second() -> None:
 
 def test_silence_is_death() -> None:
     neighbour = settled(0.001)
-    heard_at = neighbour.heard_at
-    assert neighbour.dies_at(DETECT_S) == heard_at + DETECT_S
+    received_at = neighbour.received_at
+    assert neighbour.dies_at(DETECT_S) == received_at + DETECT_S
 
 
 def test_one_direction_that_loses_everything_is_as_dead_as_both() -> None:
@@ -82,7 +82,7 @@ def test_one_direction_that_loses_everything_is_as_dead_as_both() -> None:
     lost_at = 10.0
     for beat in range(7):
         neighbour.ping(100 + beat, lost_at + beat * BEAT_S)
-        neighbour.heard_at = lost_at + beat * BEAT_S + 0.1
+        neighbour.received_at = lost_at + beat * BEAT_S + 0.1
     assert neighbour.dies_at(DETECT_S) == lost_at + DETECT_S
 
 
@@ -90,7 +90,7 @@ def test_an_answer_answers_all_pings_before_it() -> None:
     neighbour = Neighbour(2, "b", 0, 0.0)
     for beat in range(3):
         neighbour.ping(beat, beat * BEAT_S)
-    neighbour.heard_at = 1.1
+    neighbour.received_at = 1.1
     neighbour.pong(1, 1.1)
     assert neighbour.dies_at(DETECT_S) == 2 * BEAT_S + DETECT_S, "the third is open"
     neighbour.pong(77, 1.2)
@@ -107,10 +107,10 @@ def test_pings_that_nobody_answers_do_not_pile_up() -> None:
 
 def test_a_claim_far_below_what_is_measured_is_disputed_and_not_at_once() -> None:
     neighbour = settled(0.040)
-    neighbour.tell(0.0)
+    neighbour.note_flooded(0.0)
     assert [now for now in range(12) if neighbour.compare(1, float(now))] == [DISPUTED_S], "once"
     assert neighbour.disputed
-    assert not neighbour.compare(neighbour.told_us, 13.0)
+    assert not neighbour.compare(neighbour.flooded_us, 13.0)
     assert not neighbour.disputed, "whoever tells the truth is believed again"
 
 
@@ -119,7 +119,7 @@ def test_a_process_that_stood_still_does_not_make_a_liar_of_whoever_measured_not
     claimed_us = round(neighbour.delay_us)
     neighbour.sample(2.5)
     for beat in range(20):
-        neighbour.tell(beat / 2)
+        neighbour.note_flooded(beat / 2)
         assert not neighbour.compare(claimed_us, beat / 2)
         neighbour.sample(0.001)
     assert neighbour.disputable_since is None
@@ -127,11 +127,13 @@ def test_a_process_that_stood_still_does_not_make_a_liar_of_whoever_measured_not
 
 def test_claims_that_are_late_longer_or_within_noise_are_not_disputed() -> None:
     neighbour = settled(0.040)
-    neighbour.tell(0.0)
-    for claimed_us in (None, neighbour.told_us * 10, neighbour.told_us, neighbour.told_us // 3):
+    neighbour.note_flooded(0.0)
+    for claimed_us in (None, neighbour.flooded_us * 10, neighbour.flooded_us, neighbour.flooded_us // 3):
         assert not any(neighbour.compare(claimed_us, float(now)) for now in range(100)), claimed_us
     for now in range(100):
-        assert not neighbour.compare(1 if now % 5 else neighbour.told_us, float(now)), "until it had heard of the rise"
+        assert not neighbour.compare(1 if now % 5 else neighbour.flooded_us, float(now)), (
+            "until it has received the rise"
+        )
     near = settled(0.002)
-    near.tell(0.0)
+    near.note_flooded(0.0)
     assert not any(near.compare(1, float(now)) for now in range(100)), "a millisecond is nothing to dispute about"

@@ -133,7 +133,7 @@ def test_marks_are_for_brokers_alone() -> None:
     world.carry(client.wire, client, encode_frame(ClockStamp(U64_MAX)))
     world.run(1.0)
     assert not client.wire.open, "as with all that no client may say"
-    assert len(world.brokers[0].broker.neighbourhood) == 1
+    assert len(world.brokers[0].broker.broker_connections) == 1
 
 
 def marks(data: list[bytes]) -> list[int]:

@@ -214,7 +214,7 @@ def test_the_oldest_events_are_retransmitted_with_backoff() -> None:
 
 def test_events_in_flight_at_a_link_failure_are_retransmitted_soon_and_once() -> None:
     outgoing = sent(2 * AGAIN_EVENTS)
-    outgoing.hurry(0.1)
+    outgoing.retransmit_soon(0.1)
     outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     doubtful = list(range(1, 2 * AGAIN_EVENTS + 1))
     assert outgoing.due(0.1 + 0.9 * DOUBT_S, 0.0) == []
@@ -225,14 +225,14 @@ def test_events_in_flight_at_a_link_failure_are_retransmitted_soon_and_once() ->
 
 def test_an_ack_of_some_events_in_flight_does_not_stop_the_retransmission_of_the_others() -> None:
     outgoing = sent(5)
-    outgoing.hurry(0.1)
+    outgoing.retransmit_soon(0.1)
     assert acked(outgoing, 2, 0.11) == [1, 2]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == [3, 4, 5]
 
 
 def test_an_ack_of_all_events_in_flight_stops_their_retransmission() -> None:
     outgoing = sent(5)
-    outgoing.hurry(0.1)
+    outgoing.retransmit_soon(0.1)
     outgoing.add(Unacked(frame(0), 0, 0, 0.1), 0.1)
     assert acked(outgoing, 5, 0.11) == [1, 2, 3, 4, 5]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == []

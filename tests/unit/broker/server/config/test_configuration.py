@@ -483,9 +483,9 @@ def test_how_other_brokers_are_found() -> None:
     found = parse_configuration(document).overlay
     assert found.links.seeds == ("10.0.0.1:4680", "south:4681")
     assert (found.links.degree, found.links.links_max, found.links.discover) == (4, 20, True)
-    assert found.links.gathers
+    assert found.links.selects_links
     assert (str(found.advertise), found.name, str(found.group)) == ("north.example:4680", "staging", "239.255.9.9:4700")
-    assert not parse_configuration(b'[overlay]\nlinks = ["a:1"]').overlay.links.gathers, (
+    assert not parse_configuration(b'[overlay]\nlinks = ["a:1"]').overlay.links.selects_links, (
         "it keeps the configured links alone"
     )
 
