@@ -101,7 +101,7 @@ def test_it_remembers_no_more_brokers_than_it_may(monkeypatch: pytest.MonkeyPatc
     listener = discovery(1, "")
     for broker in range(2, 50):
         assert listener.receive(encode_frame(Announcement("plait", broker, "b", 1, 4680), 1), "10.0.0.2", 0.0)
-    assert len(listener._heard) == 10
+    assert len(listener._numbers) == 10
 
 
 def test_a_newcomer_is_answered_soon_and_once() -> None:
