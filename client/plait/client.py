@@ -171,7 +171,7 @@ class Client:
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
         start, start_at = starting_point(options.get("start", "new"))
         terms = Terms(
-            checked.text,
+            checked,
             microseconds(options.get("within"), "within"),
             late_policy(options.get("late", "drop")),
             checked_buffer(options.get("buffer", DEFAULT_BUFFER)),

@@ -160,7 +160,7 @@ class Subscription(Generic[T]):
     @property
     def filter(self) -> str:
         """The canonical text of the filter."""
-        return self._state.terms.filter
+        return self._state.terms.filter.text
 
     @property
     def closed(self) -> bool:
@@ -175,7 +175,7 @@ class Subscription(Generic[T]):
         if not self._state.open:
             raise Closed("the subscription is closed")
         parsed = as_filter(filter)
-        terms = self._state.terms.with_filter((self._unseal.change(parsed) if self._unseal else parsed).text)
+        terms = self._state.terms.with_filter(self._unseal.change(parsed) if self._unseal else parsed)
         session = self._driver.session
         await self._driver.completed(session.desired.change(self._state, terms, self._driver.now()))
 

@@ -200,7 +200,7 @@ class World:
     # --- what applications do -----------------------------------------------------------------------------------------
 
     def subscribe(self, party: Party, filter: str, durable: str = "") -> None:
-        interest, _ = party.session.desired.subscribe(Terms(parse(filter).text, durable=durable), self.now)
+        interest, _ = party.session.desired.subscribe(Terms(parse(filter), durable=durable), self.now)
         party.readers.append(Reader(interest, filter, durable))
 
     def publish(self, party: Party) -> None:

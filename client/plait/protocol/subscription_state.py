@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from plait_core import PlaitError
 from plait_core.duplicates import BEHIND, NEW, DuplicateWindow
+from plait_core.filters import Filter
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.wire import Deliver
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
@@ -44,7 +45,7 @@ class Phase(Enum):
 class Terms:
     """The terms of a subscription, with its filter."""
 
-    filter: str
+    filter: Filter
     within_us: int = 0
     late: LateTerm = LateTerm.DROP
     buffer: Buffer = DEFAULT_BUFFER
@@ -54,7 +55,7 @@ class Terms:
     routing: bytes = b""
     """Routing tokens with which brokers test the tags of sealed events."""
 
-    def with_filter(self, filter: str) -> Terms:
+    def with_filter(self, filter: Filter) -> Terms:
         """Return the terms with another filter."""
         return replace(self, filter=filter)
 
@@ -63,7 +64,7 @@ class Terms:
         return Subscribe(
             request,
             subscription,
-            self.filter,
+            self.filter.text,
             self.within_us,
             self.late,
             self.buffer.items,

@@ -7,7 +7,6 @@ gives the node back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -177,18 +176,22 @@ def push_not(expr: And | Or) -> And | Or:
     return Or(parts, expr.column) if isinstance(expr, And) else And(parts, expr.column)
 
 
-def atoms(expr: Expr) -> Iterator[Atom]:
-    """Yield the atoms of an expression, left to right."""
+def atoms(expr: Expr) -> list[Atom]:
+    """Return the atoms of an expression, left to right."""
     match expr:
         case And(parts) | Or(parts):
-            for part in parts:
-                yield from atoms(part)
+            return [atom for part in parts for atom in atoms(part)]
         case Not(part):
-            yield from atoms(part)
+            return atoms(part)
         case Constant():
-            return
+            return []
         case _:
-            yield expr
+            return [expr]
+
+
+def tested_attributes(expr: Expr) -> list[str]:
+    """Return the attributes that an expression tests, sorted."""
+    return sorted({atom.attr for atom in atoms(expr)})
 
 
 def depth(expr: Expr) -> int:

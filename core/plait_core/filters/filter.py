@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import NoReturn
+from typing import Final, NoReturn
+from weakref import WeakValueDictionary
 
 from ..errors import FilterError, FilterTooComplex
 from ..limits import FILTER_LIMITS, FilterLimits
 from ..values import Attributes, Value, check_attributes, is_reserved
 from . import covering, explaining
-from .ast import Constant, Expr, atoms, conjoin, depth, disjoin, negate
+from .ast import Constant, Expr, atoms, conjoin, depth, disjoin, negate, tested_attributes
 from .compiling import Matcher, compile_false, compile_true
 from .explaining import Explanation
 from .normal_form import NormalForm, normal_form
@@ -32,7 +33,7 @@ class Filter:
         """The canonical text, used on the wire, for comparison and for display."""
         self._source = source
         self._limits = limits
-        self._check_size()
+        self._check_size(depth(expr), len(atoms(expr)))
 
     @cached_property
     def matches(self) -> Matcher:
@@ -76,7 +77,7 @@ class Filter:
 
     def attributes(self) -> list[str]:
         """Return the attributes that the filter tests, sorted."""
-        return sorted({atom.attr for atom in atoms(self.expr)})
+        return tested_attributes(self.expr)
 
     @cached_property
     def system(self) -> bool:
@@ -84,7 +85,7 @@ class Filter:
 
         Such a filter matches only the system's own events.
         """
-        return any(is_reserved(atom.attr) for atom in atoms(self.expr))
+        return any(map(is_reserved, tested_attributes(self.expr)))
 
     def __and__(self, other: object) -> Filter:
         return self._joined(conjoin, self, other)
@@ -122,12 +123,12 @@ class Filter:
     def _joined(self, join: Callable[[list[Expr]], Expr], left: object, right: object) -> Filter:
         return Filter(join([as_filter(side).expr for side in (left, right)]), limits=self._limits)
 
-    def _check_size(self) -> None:
+    def _check_size(self, depth: int, conditions: int) -> None:
         """Raise FilterTooComplex if `parse` would refuse the canonical text."""
         limits = self._limits
-        if depth(self.expr) > limits.depth_max:
+        if depth > limits.depth_max:
             blame = f"parentheses of its canonical text nest over {limits.depth_max} deep"
-        elif sum(1 for _ in atoms(self.expr)) > limits.atoms_max:
+        elif conditions > limits.atoms_max:
             blame = f"over {limits.atoms_max} conditions"
         elif len(self.text) > limits.text_max:
             blame = f"{len(self.text)} characters of canonical text; {limits.text_max} are allowed"
@@ -137,8 +138,23 @@ class Filter:
 
 
 def parse(text: str, limits: FilterLimits = FILTER_LIMITS) -> Filter:
-    """Parse a filter; raise FilterSyntax or FilterTooComplex with a column."""
-    return Filter(parse_expr(text, limits), source=text, limits=limits)
+    """Parse a filter; raise FilterSyntax or FilterTooComplex with a column.
+
+    Equal texts give one shared object for as long as somebody holds it.
+    """
+    if limits is not FILTER_LIMITS:
+        return Filter(parse_expr(text, limits), source=text, limits=limits)
+    shared = _SHARED.get(text)
+    if shared is None:
+        shared = _SHARED[text] = Filter(parse_expr(text), source=text)
+    return shared
+
+
+_SHARED: Final[WeakValueDictionary[str, Filter]] = WeakValueDictionary()
+"""The filters in use, by the text that they were parsed from. Clients tend to subscribe to the same few filters.
+
+Weak, so that the memory is bounded by the filters in use, and a filter that nobody holds is forgotten at once.
+"""
 
 
 def parse_indexable(text: str) -> Filter:

@@ -104,13 +104,19 @@ class _Parser:
     # --- the rules of the grammar -------------------------------------------------------------------------------------
 
     def _or(self) -> Expr:
-        column, parts = self.token.column, [self._and()]
+        column, first = self.token.column, self._and()
+        if self.token.kind != "or":
+            return first
+        parts = [first]
         while self._take("or"):
             parts.append(self._and())
         return disjoin(parts, column)
 
     def _and(self) -> Expr:
-        column, parts = self.token.column, [self._not()]
+        column, first = self.token.column, self._not()
+        if self.token.kind != "and":
+            return first
+        parts = [first]
         while self._take("and"):
             parts.append(self._not())
         return conjoin(parts, column)

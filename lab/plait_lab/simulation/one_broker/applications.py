@@ -32,6 +32,7 @@ from plait.protocol.subscription_state import Phase, Terms
 from plait.protocol.subscription_state import SubscriptionState as Handle
 from plait_core.errors import PlaitError
 from plait_core.events import EventId
+from plait_core.filters import parse
 from plait_core.wire import Confirm
 
 from ..timeline import Clock
@@ -164,7 +165,7 @@ class Application(Process):
         session = self.session
         if session is None or self.paused or session.ended:
             return None
-        terms = Terms(interest.text, buffer=buffer or Buffer(), durable=durable)
+        terms = Terms(parse(interest.text), buffer=buffer or Buffer(), durable=durable)
         handle, request = session.desired.subscribe(terms, self.now)
         subscription = self.recorder.subscribe_requested(self.name, self.terms.owner, handle.id, interest, durable)
         self.subscriptions[handle.id] = subscription
@@ -178,7 +179,7 @@ class Application(Process):
         handle = self._handles.get(subscription.number)
         if self.session is None or self.paused or handle is None or handle.phase is not Phase.OPEN:
             return
-        terms = Terms(interest.text, buffer=handle.terms.buffer, durable=handle.terms.durable)
+        terms = Terms(parse(interest.text), buffer=handle.terms.buffer, durable=handle.terms.durable)
         before = subscription.requested[-1].interest
         wish = self.recorder.change_requested(subscription, interest)
 

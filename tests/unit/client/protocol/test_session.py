@@ -44,6 +44,7 @@ from plait.protocol.outputs import (
 from plait.protocol.session import NO_HEADERS, Session
 from plait.protocol.subscription_state import Phase, SubscriptionState, Terms
 from plait_core import Event
+from plait_core.filters import parse
 from plait_core.wire import (
     Close,
     Confirm,
@@ -186,7 +187,7 @@ class Story:
 
     def subscribe(self, filter: str = "true", **terms: Any) -> SubscriptionState:
         """Return a subscription that the broker has installed."""
-        subscription, request = self.session.desired.subscribe(Terms(filter, **terms), self.now)
+        subscription, request = self.session.desired.subscribe(Terms(parse(filter), **terms), self.now)
         self.turn()
         self.send(Done(request))
         return subscription
@@ -312,7 +313,7 @@ def test_close_sends_a_close_frame_and_ends() -> None:
     assert story.outputs[-1] == Disconnect()
     assert story.updates(Ended) == [Ended(None)]
     with pytest.raises(Closed):
-        story.session.desired.subscribe(Terms("true"), story.now)
+        story.session.desired.subscribe(Terms(parse("true")), story.now)
 
 
 def test_close_sends_what_was_published_first() -> None:
@@ -545,7 +546,7 @@ def test_publishes_wait_while_the_transport_takes_none_and_control_frames_do_not
     story = Story().open()
     story.session.writable = False
     story.publish()
-    story.session.desired.subscribe(Terms("true"), story.now)
+    story.session.desired.subscribe(Terms(parse("true")), story.now)
     assert [type(frame) for frame in story.turn()] == [Subscribe]
     story.session.writable = True
     assert [type(frame) for frame in story.turn()] == [Publish]
@@ -565,7 +566,7 @@ def test_a_barrier_overtakes_no_publish_and_survives_a_reconnect() -> None:
 def test_close_fails_all_waiting_requests() -> None:
     story = Story().open()
     story.publish(Confirm.BROKER)
-    _, request = story.session.desired.subscribe(Terms("true"), story.now)
+    _, request = story.session.desired.subscribe(Terms(parse("true")), story.now)
     story.session.close(story.now)
     story.turn()
     assert isinstance(story.updates(NotConfirmed)[0].error, Closed)
@@ -578,7 +579,7 @@ def test_close_fails_all_waiting_requests() -> None:
 
 def test_a_subscription_is_open_after_done() -> None:
     story = Story().open()
-    subscription, request = story.session.desired.subscribe(Terms("x > 1", within_us=50_000), story.now)
+    subscription, request = story.session.desired.subscribe(Terms(parse("x > 1"), within_us=50_000), story.now)
     story.turn()
     assert story.received(Subscribe)[0].filter == "x > 1"
     assert subscription.phase is Phase.OPENING
@@ -589,7 +590,7 @@ def test_a_subscription_is_open_after_done() -> None:
 
 def test_a_refused_subscription_is_forgotten() -> None:
     story = Story().open()
-    subscription, request = story.session.desired.subscribe(Terms("true"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms(parse("true")), story.now)
     story.turn()
     story.send(Failed(request, "limit", "too many", "close some"))
     assert subscription.phase is Phase.ENDED
@@ -599,7 +600,7 @@ def test_a_refused_subscription_is_forgotten() -> None:
 
 def test_invalid_requests_are_refused_without_a_connection_as_well() -> None:
     story = Story()
-    for wrong in (Terms("true", durable="x" * 200), Terms("true", buffer=Buffer(items=2**40))):
+    for wrong in (Terms(parse("true"), durable="x" * 200), Terms(parse("true"), buffer=Buffer(items=2**40))):
         with pytest.raises(EventInvalid):
             story.session.desired.subscribe(wrong, story.now)
     with pytest.raises(EventInvalid):
@@ -611,7 +612,7 @@ def test_invalid_requests_are_refused_without_a_connection_as_well() -> None:
 
 def test_a_request_without_an_answer_times_out_and_is_taken_back() -> None:
     story = Story(timeout_s=5, heartbeat_s=100).open(heartbeat_s=100)
-    story.session.desired.subscribe(Terms("true"), story.now)
+    story.session.desired.subscribe(Terms(parse("true")), story.now)
     story.session.desired.advertise("true", 0, story.now)
     story.turn()
     story.wait(6)
@@ -641,7 +642,7 @@ def test_a_new_session_subscribes_again_and_reports_the_gap() -> None:
 
 def test_a_request_whose_answer_was_lost_is_asked_again_and_answered_once() -> None:
     story = Story(timeout_s=60).open()
-    subscription, request = story.session.desired.subscribe(Terms("a == 1"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms(parse("a == 1")), story.now)
     story.turn()
     story.forget().again(session=6)
     assert [s.request for s in story.received(Subscribe)] == [request]
@@ -763,10 +764,10 @@ def test_changing_the_filter_is_kept_only_when_the_broker_took_it() -> None:
     story = Story().open()
     subscription = story.subscribe("a == 1")
     for answer, kept in ((Failed, "a == 1"), (Done, "a == 2")):
-        request = story.session.desired.change(subscription, subscription.terms.with_filter("a == 2"), story.now)
+        request = story.session.desired.change(subscription, subscription.terms.with_filter(parse("a == 2")), story.now)
         story.turn()
         story.send(Failed(request, "limit") if answer is Failed else Done(request))
-        assert subscription.terms.filter == kept
+        assert subscription.terms.filter.text == kept
 
 
 def test_unsubscribing_from_what_is_gone_is_done() -> None:
@@ -796,7 +797,7 @@ def test_a_draining_subscription_gets_what_the_broker_had_queued() -> None:
 
 def test_abandoning_a_subscription_takes_it_back() -> None:
     story = Story().open()
-    subscription, request = story.session.desired.subscribe(Terms("true"), story.now)
+    subscription, request = story.session.desired.subscribe(Terms(parse("true")), story.now)
     story.turn()
     story.session.desired.cancel(request)
     assert story.turn() == [Unsubscribe(0, subscription.id)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from plait_core.errors import FilterError, FilterSyntax, FilterTooComplex
@@ -264,3 +267,22 @@ def test_limits_are_a_parameter() -> None:
 def test_errors_are_of_one_family() -> None:
     assert issubclass(FilterSyntax, FilterError)
     assert issubclass(FilterTooComplex, FilterError)
+
+
+def test_equal_texts_share_one_filter_while_somebody_holds_it() -> None:
+    held = parse("shared == 1 and b")
+    assert parse("shared == 1 and b") is held
+    assert parse("shared == 1  and b") is not held, "the columns of its errors differ"
+    assert parse("shared == 1 and b", FilterLimits(atoms_max=2)) is not held, "other limits may refuse it later"
+    with pytest.raises(FilterTooComplex):
+        parse("shared == 1 and b", FilterLimits(atoms_max=1))
+
+
+def test_a_filter_that_nobody_holds_is_forgotten() -> None:
+    filter = parse("forgotten == 1 or (a and b)")
+    assert filter.matches({"forgotten": 1})
+    assert filter.normal
+    watched = weakref.ref(filter)
+    del filter
+    gc.collect()
+    assert watched() is None
