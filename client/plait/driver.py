@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import ssl
@@ -150,7 +151,7 @@ class Driver:
         self._wire: Wire | None = None
         self._closing: Wire | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
+        self._timer_at = math.inf
         self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._warned: set[str] = set()
 
@@ -173,16 +174,18 @@ class Driver:
     def pump(self) -> None:
         """Handle the session's updates, schedule a write and set the timer. Called after each change of the session."""
         session = self.session
-        for update in session.take_updates():
+        for update in session.take_updates() if session.updates else ():
             self._handle_update(update)
-        readable = session.take_readable()
-        if readable:
-            self._wake(readable)
-        if session.has_output:
-            self.flush_soon()
+        if session.signals.readable:
+            self._wake(session.take_readable())
         if self._room_waiters and not session.publishes.full:
             self._wake_room_waiters()
-        self._arm()
+        if not self.flushing and session.has_output:
+            self.flushing = True
+            self.loop.call_soon(self._flush)
+        deadline = session.next_deadline()
+        if deadline < self._timer_at:
+            self._arm(deadline)
 
     async def completed(self, request: int) -> None:
         """Wait until a request is completed. If the waiting task is cancelled, cancel the request."""
@@ -247,8 +250,7 @@ class Driver:
         finally:
             if wire is not None and wire.transport is not None and not wire.closed.done():
                 wire.transport.abort()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._disarm()
 
     # --- from the connection ------------------------------------------------------------------------------------------
 
@@ -334,23 +336,19 @@ class Driver:
                 self._dialling = None
         self.pump()
 
-    def _arm(self) -> None:
-        """Set the timer to the session's next deadline. A timer that fires too early is left: `_timer_due` sets it
-        again."""
-        deadline = self.session.next_deadline()
-        timer = self._timer
-        if deadline is None:
-            if timer is not None:
-                timer.cancel()
-                self._timer = None
-        elif timer is None or deadline < self._timer_at:
-            if timer is not None:
-                timer.cancel()
-            self._timer_at = deadline
-            self._timer = self.loop.call_later(max(0.0, deadline - self.now()), self._timer_due)
+    def _arm(self, deadline: float) -> None:
+        """Set the timer to an earlier deadline. A timer that fires too early is left: `_timer_due` sets it again."""
+        self._disarm()
+        self._timer_at = deadline
+        self._timer = self.loop.call_later(max(0.0, deadline - self.now()), self._timer_due)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, math.inf
 
     def _timer_due(self) -> None:
-        self._timer = None
+        self._disarm()
         self.session.tick(self.now())
         self.pump()
 
@@ -387,6 +385,7 @@ class Driver:
             case Lost(error, retry_s):
                 logger.info("%s; trying again in %.2f s", error, retry_s)
             case Ended(error):
+                self._disarm()
                 ending = error or Closed("the client is closed")
                 _settle(self.opened, None, ending)
                 for future in self.pongs.values():

@@ -10,6 +10,7 @@ any -> ENDED              closed, refused for good, or given up
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
@@ -101,7 +102,8 @@ class BrokerConnection:
         self._ping_sent = ping_sent
         self._backoff = Backoff(addresses, settings.reconnect, randomness)
         self._handshake: Handshake | None = None
-        self._deadline: float | None = None
+        self.due_at = math.inf
+        """The time at which `tick` must be called; inf when there is none."""
         self._disconnected_since = 0.0
         self._opened_at = self._received_at = 0.0
         self._heartbeat_s = settings.heartbeat_s
@@ -110,7 +112,8 @@ class BrokerConnection:
         """Control frames to write, encoded."""
         self.outputs: list[Output] = []
         """Outputs to take."""
-        self._changes: list[Opened | Lost | Ended] = []
+        self.changes: list[Opened | Lost | Ended] = []
+        """Changes to take."""
 
     # --- inputs -------------------------------------------------------------------------------------------------------
 
@@ -124,7 +127,7 @@ class BrokerConnection:
         if self.state is not State.CONNECTING:
             return
         self._move(State.HANDSHAKE)
-        self._deadline = now + self._settings.timeout_s
+        self.due_at = now + self._settings.timeout_s
         self._received_at = now
         try:
             hello = self._hello()
@@ -187,7 +190,7 @@ class BrokerConnection:
 
     def tick(self, now: float) -> None:
         """Process the timer if it is due."""
-        if self._deadline is None or now < self._deadline:
+        if now < self.due_at:
             return
         if self.state is State.WAITING:
             self._connect(now)
@@ -196,10 +199,6 @@ class BrokerConnection:
             self._retry_or_end(Timeout(f"{address} did not answer within {waited_s:g} s"), now, abort=True)
         elif self.state is State.OPEN:
             self._heartbeat(now)
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which `tick` must be called, or None."""
-        return self._deadline
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 
@@ -232,26 +231,21 @@ class BrokerConnection:
             self.control.extend(last or [])
             self._send_close(Code.BYE, "")
         self._move(State.ENDED)
-        self._deadline = None
+        self.due_at = math.inf
         self.error = error
         self.control.clear()
         if was not in (State.IDLE, State.WAITING):
             self.outputs.append(Disconnect(abort=was is State.CONNECTING))
-        self._changes.append(Ended(error))
+        self.changes.append(Ended(error))
 
-    def take_control(self) -> list[bytes]:
-        """Remove and return the control frames to write."""
-        control, self.control = self.control, []
-        return control
-
-    def take_output(self) -> list[Output]:
-        """Remove and return the outputs, apart from control frames."""
+    def take_output(self) -> tuple[list[Output], list[bytes]]:
+        """Remove and return the outputs, and the control frames to write after them."""
         outputs, self.outputs = self.outputs, []
-        return outputs
+        return outputs, self._take_control()
 
     def take_changes(self) -> list[Opened | Lost | Ended]:
         """Remove and return the changes since the last call."""
-        changes, self._changes = self._changes, []
+        changes, self.changes = self.changes, []
         return changes
 
     @property
@@ -260,6 +254,10 @@ class BrokerConnection:
         return self._backoff.address
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _take_control(self) -> list[bytes]:
+        control, self.control = self.control, []
+        return control
 
     def _move(self, state: State) -> None:
         assert state in MOVES[self.state], f"from {self.state.name} to {state.name}"
@@ -282,7 +280,7 @@ class BrokerConnection:
 
     def _connect(self, now: float) -> None:
         self._move(State.CONNECTING)
-        self._deadline = now + self._settings.timeout_s
+        self.due_at = now + self._settings.timeout_s
         self.outputs.append(Connect(self._backoff.address))
 
     def _receive_welcome(self, welcome: Welcome, now: float) -> None:
@@ -302,7 +300,7 @@ class BrokerConnection:
         self._pings.clear()
         self._opened_at = now
         self._heartbeat_s = min(self._settings.heartbeat_s, welcome.heartbeat_s)
-        self._changes.append(Opened(welcome.resumed and reconnected, reconnected, log_changed))
+        self.changes.append(Opened(welcome.resumed and reconnected, reconnected, log_changed))
         self._heartbeat(now)
 
     def _receive_close(self, close: Close, now: float) -> None:
@@ -326,13 +324,13 @@ class BrokerConnection:
         if now - self._opened_at >= STABLE_S:
             self._backoff.reset()
         self.ping(now)
-        self._deadline = now + self._heartbeat_s
+        self.due_at = now + self._heartbeat_s
 
     def _send_close(self, code: str, message: str) -> None:
         """Write a Close with all queued frames: the connection is closed next."""
         version = HANDSHAKE_VERSION if self.state is State.HANDSHAKE else VERSION_MAX
         self.control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
-        self.outputs.append(Write(self.take_control()))
+        self.outputs.append(Write(self._take_control()))
 
     def _retry_or_end(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:
         """Schedule the next attempt, or give up."""
@@ -347,11 +345,11 @@ class BrokerConnection:
         tried = was_open or self.welcome is not None or self._backoff.tried_all
         if limit_s is not None and tried and now + wait_s - self._disconnected_since > limit_s:
             self._move(State.ENDED)
-            self._deadline = None
+            self.due_at = math.inf
             self.outputs.append(Disconnect(abort))
-            self._changes.append(Ended(error))
+            self.changes.append(Ended(error))
             return
         self._move(State.WAITING)
-        self._deadline = now + wait_s
+        self.due_at = now + wait_s
         self.outputs.append(Disconnect(abort))
-        self._changes.append(Lost(error, wait_s))
+        self.changes.append(Lost(error, wait_s))

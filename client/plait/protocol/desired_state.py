@@ -60,7 +60,9 @@ class DesiredState:
         self._signals = signals
         self._updates = updates
         self._requests = PendingRequests()
-        self._retries: Deadlines[int] = Deadlines()  # times of re-subscriptions that the broker refused for now
+        self.timeouts = self._requests.timeouts
+        self.retries: Deadlines[int] = Deadlines()
+        """Times of re-subscriptions that the broker refused for now, by subscription."""
         self._last_subscription = self._last_advertisement = 0
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ class DesiredState:
         """End a subscription locally. Its reader gets the error."""
         subscription.end(error)
         self.subscriptions.pop(subscription.id, None)
-        self._retries.discard(subscription.id)
+        self.retries.discard(subscription.id)
 
     def terminate(self, subscription: SubscriptionState, error: PlaitError) -> None:
         """End a subscription locally and at the broker."""
@@ -206,19 +208,14 @@ class DesiredState:
             )
             error = Timeout(f"{where}no answer came within {self._settings.timeout_s:g} s")
             self._complete(request, error)
-        for id in self._retries.due(now):
+        for id in self.retries.due(now):
             subscription = self.subscriptions.get(id)
             if subscription is None:
                 continue
             if self._connection.state is State.OPEN:
                 self._subscribe_again(subscription)
             else:
-                self._retries.set(id, now + RETRY_REFUSED_S)
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which `tick` must be called, or None."""
-        deadlines = (self._requests.next_deadline(), self._retries.next())
-        return min((at for at in deadlines if at is not None), default=None)
+                self.retries.set(id, now + RETRY_REFUSED_S)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -242,7 +239,7 @@ class DesiredState:
                 self._connection.send(request.frame)
         for subscription in list(self.subscriptions.values()):
             subscription.new_session(log_changed=log_changed)
-            self._retries.discard(subscription.id)
+            self.retries.discard(subscription.id)
             if subscription.id in subscribing or subscription.phase is not Phase.OPEN:
                 continue
             self._subscribe_again(subscription)
@@ -328,7 +325,7 @@ class DesiredState:
         subscription = self.subscriptions.get(request.about)
         match request.kind:
             case Kind.SUBSCRIBE if subscription is not None and request.internal and error.retryable:
-                self._retries.set(subscription.id, now + RETRY_REFUSED_S)
+                self.retries.set(subscription.id, now + RETRY_REFUSED_S)
             case Kind.SUBSCRIBE if subscription is not None:
                 self.end(subscription, error)
             case Kind.ADVERTISE:

@@ -42,7 +42,8 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._open: dict[int, Request] = {}
-        self._deadlines: Deadlines[int] = Deadlines()
+        self.timeouts: Deadlines[int] = Deadlines()
+        """Timeouts, by number of the request."""
         self._last = 0
 
     def number(self) -> int:
@@ -56,11 +57,11 @@ class PendingRequests:
         """Add a request, with the time of its timeout."""
         self._open[request.number] = request
         if deadline is not None:
-            self._deadlines.set(request.number, deadline)
+            self.timeouts.set(request.number, deadline)
 
     def close(self, number: int) -> Request | None:
         """Remove a request. Return None if it is not open."""
-        self._deadlines.discard(number)
+        self.timeouts.discard(number)
         return self._open.pop(number, None)
 
     def all(self) -> list[Request]:
@@ -69,8 +70,4 @@ class PendingRequests:
 
     def due(self, now: float) -> list[Request]:
         """Remove and return the requests that have timed out."""
-        return [self._open.pop(number) for number in self._deadlines.due(now)]
-
-    def next_deadline(self) -> float | None:
-        """Return the time of the next timeout, or None."""
-        return self._deadlines.next()
+        return [self._open.pop(number) for number in self.timeouts.due(now)]

@@ -56,7 +56,8 @@ class PublishQueue:
         """Items to send, in order."""
         self._retained: dict[int, Retained] = {}  # by sequence number, ascending
         self._barriers: dict[int, Barrier] = {}  # sent, without an answer yet
-        self._expiries: Deadlines[int] = Deadlines()
+        self.expiries: Deadlines[int] = Deadlines()
+        """Ends of lifetimes, by sequence number."""
         self._items = 0
         self._bytes = 0
         self._sent_up_to = 0  # first transmissions are in order, without holes
@@ -98,7 +99,7 @@ class PublishQueue:
         self._retained[sequence] = retained
         self.queue.append(retained)
         if retained.expires_at is not None:
-            self._expiries.set(sequence, retained.expires_at)
+            self.expiries.set(sequence, retained.expires_at)
         self._grow(len(retained.frame))
 
     def add_barrier(self, nonce: int) -> None:
@@ -160,16 +161,12 @@ class PublishQueue:
     def expire(self, now: float) -> list[tuple[int, Confirm]]:
         """Remove publishes whose lifetime is over. Return the sequence numbers and levels of those to report."""
         expired: list[tuple[int, Confirm]] = []
-        for sequence in self._expiries.due(now):
+        for sequence in self.expiries.due(now):
             retained = self._drop(sequence)
             self._not_lost.append(sequence)
             if retained is not None and (retained.confirm or not retained.sent):
                 expired.append((sequence, retained.confirm))
         return expired
-
-    def next_deadline(self) -> float | None:
-        """Return the time at which the next lifetime ends, or None."""
-        return self._expiries.next()
 
     def rewind(self) -> list[int]:
         """Queue kept publishes again, first and in order: the connection broke.
@@ -240,7 +237,7 @@ class PublishQueue:
     def _drop(self, sequence: int) -> Retained | None:
         retained = self._retained.pop(sequence, None)
         if retained is not None:
-            self._expiries.discard(sequence)
+            self.expiries.discard(sequence)
             self._shrink(1, len(retained.frame))
         return retained
 

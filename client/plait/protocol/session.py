@@ -108,8 +108,9 @@ class Session:
         self.brokers: dict[int, str] = {}
         """Names of brokers, by id, as announced by the home broker."""
         self._randomness = randomness
-        self._updates: list[SessionUpdate] = []
-        self.desired = DesiredState(self.connection, settings, self.signals, self._updates)
+        self.updates: list[SessionUpdate] = []
+        """Updates to take."""
+        self.desired = DesiredState(self.connection, settings, self.signals, self.updates)
         self._sequence = 0
         self._delivered = 0  # Deliver frames received in the broker's current session
         self._reading = True
@@ -174,23 +175,25 @@ class Session:
             self._expired += 1
             if confirm:
                 missed = DeadlineMissed("its lifetime was over before it was confirmed")
-                self._updates.append(NotConfirmed(sequence, missed))
+                self.updates.append(NotConfirmed(sequence, missed))
         self.desired.tick(now)
         self._handle_signals(now)
 
-    def next_deadline(self) -> float | None:
-        """Return the time at which `tick` must be called, or None."""
-        parts = (self.connection.next_deadline(), self.publishes.next_deadline(), self.desired.next_deadline())
-        return min((at for at in parts if at is not None), default=None)
+    def next_deadline(self) -> float:
+        """Return the time at which `tick` must be called; inf when there is none."""
+        desired = self.desired
+        return min(
+            self.connection.due_at, self.publishes.expiries.next_at, desired.timeouts.next_at, desired.retries.next_at
+        )
 
     def take_output(self, now: float) -> list[Output]:
         """Return the outputs that the driver must carry out, in order."""
         self._handle_signals(now)
-        outputs = self.connection.take_output()
-        if self.connection.state is _OPEN:
+        is_open = self.connection.state is _OPEN
+        if is_open and self.signals.acknowledging:
             self.desired.send_acknowledgements()
-        chunks = self.connection.take_control()
-        if self.writable and self.connection.state is _OPEN and self.publishes.queue:
+        outputs, chunks = self.connection.take_output()
+        if self.writable and is_open and self.publishes.queue:
             chunks += self.publishes.take(now)
         if chunks:
             outputs.append(Write(chunks))
@@ -218,8 +221,8 @@ class Session:
 
     def take_updates(self) -> list[SessionUpdate]:
         """Return the updates since the last call."""
-        updates = self._updates.copy()
-        self._updates.clear()
+        updates = self.updates.copy()
+        self.updates.clear()
         return updates
 
     def take_readable(self) -> list[SubscriptionState]:
@@ -332,14 +335,14 @@ class Session:
         nonce = self.connection.handle(frame, now)
         if nonce is not None:
             self.publishes.pong_received(nonce)
-            self._updates.append(PongReceived(nonce, self.connection.rtt.measured_s))
+            self.updates.append(PongReceived(nonce, self.connection.rtt.measured_s))
         self._apply_connection_changes(now)
 
     def _receive_receipt(self, frame: Receipt, now: float) -> None:
         for sequence, matched in zip(frame.sequences, frame.matched, strict=False):
             if self.publishes.confirmed(sequence):
                 self._confirmed += 1
-                self._updates.append(Confirmed(sequence, matched))
+                self.updates.append(Confirmed(sequence, matched))
 
     def _receive_refusal(self, frame: Refusal, now: float) -> None:
         if frame.code == Code.DRAINING and frame.retryable:
@@ -347,7 +350,7 @@ class Session:
         self._refused += 1
         self.publishes.confirmed(frame.sequence)
         error = refusal(frame.code, frame.message, hint=frame.hint, retryable=frame.retryable)
-        self._updates.append(NotConfirmed(frame.sequence, error))
+        self.updates.append(NotConfirmed(frame.sequence, error))
 
     def _receive_notice(self, frame: Notice, now: float) -> None:
         subscription = self.desired.subscriptions.get(frame.subscription)
@@ -372,17 +375,17 @@ class Session:
         advertisement = self.desired.advertisements.get(frame.advertisement)
         if advertisement is not None and advertisement.matching != frame.matching:
             advertisement.matching = frame.matching
-            self._updates.append(MatchingChanged(advertisement.id, advertisement.matching))
+            self.updates.append(MatchingChanged(advertisement.id, advertisement.matching))
 
     # --- changes of the connection ------------------------------------------------------------------------------------
 
     def _apply_connection_changes(self, now: float) -> None:
-        for change in self.connection.take_changes():
+        for change in self.connection.take_changes() if self.connection.changes else ():
             match change:
                 case Opened():
                     self._connections += 1
                     self._reading = True
-                    self._updates.append(change)
+                    self.updates.append(change)
                     self._count_lost_publishes(resumed=change.resumed)
                     if change.resumed:
                         self._resume()
@@ -391,10 +394,10 @@ class Session:
                         self.desired.resubscribe_all(log_changed=change.log_changed)
                 case Lost():
                     self._rewind()
-                    self._updates.append(change)
+                    self.updates.append(change)
                 case Ended(error):
                     self._end_all(error)
-                    self._updates.append(change)
+                    self.updates.append(change)
 
     def _resume(self) -> None:
         """Continue a session that the broker still has. Deliveries in flight are lost, except logged ones, which are
@@ -418,18 +421,18 @@ class Session:
         if lost:
             self._publishes_lost += lost if certain else 0
             self._publishes_uncertain += 0 if certain else lost
-            self._updates.append(PublishesLost(lost, certain))
+            self.updates.append(PublishesLost(lost, certain))
 
     def _rewind(self) -> None:
         """Prepare kept publishes for the next connection. Report those whose outcome can no longer be found out."""
         for sequence in self.publishes.rewind():
             unknown = ConnectionLost("the connection broke before its outcome was known", hint="it may have arrived")
-            self._updates.append(NotConfirmed(sequence, unknown))
+            self.updates.append(NotConfirmed(sequence, unknown))
 
     def _end_all(self, error: PlaitError | None) -> None:
         ending = error if error is not None else Closed("the client is closed")
         for sequence in self.publishes.clear():
-            self._updates.append(NotConfirmed(sequence, ending))
+            self.updates.append(NotConfirmed(sequence, ending))
         self.desired.end_all(error)
 
     # --- signals of subscriptions -------------------------------------------------------------------------------------

@@ -270,8 +270,7 @@ class Application(Process):
 
     def wake(self) -> None:
         if self.session is not None:
-            deadline = self.session.next_deadline()
-            if deadline is not None and deadline <= self.now:
+            if self.session.next_deadline() <= self.now:
                 self.session.tick(self.now)
             self._act()
 
@@ -290,9 +289,7 @@ class Application(Process):
             if not session.has_output:
                 break
         if session is not None:
-            deadline = session.next_deadline()
-            if deadline is not None:
-                self.wake_at(deadline)
+            self.wake_at(session.next_deadline())
 
     def _carry_out(self, output: Output) -> None:
         match output:

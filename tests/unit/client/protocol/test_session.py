@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any, TypeVar
 
@@ -151,7 +152,7 @@ class Story:
     def wait(self, seconds: float) -> Story:
         """Advance the clock, processing every deadline on the way."""
         end = self.now + seconds
-        while (at := self.session.next_deadline()) is not None and at <= end:
+        while (at := self.session.next_deadline()) <= end:
             self.now = max(self.now, at)
             self.session.tick(self.now)
             self.turn()
@@ -164,7 +165,7 @@ class Story:
             if self.session.connection.state is State.CONNECTING:
                 return self.connects()[-1]
             at = self.session.next_deadline()
-            assert at is not None, "an attempt is scheduled"
+            assert at < math.inf, "an attempt is scheduled"
             self.now = max(self.now, at)
             self.session.tick(self.now)
             self.turn()
@@ -268,7 +269,7 @@ def test_a_refusal_for_good_ends_it(code: str, kind: type[Exception]) -> None:
     story.turn()
     (ended,) = story.updates(Ended)
     assert type(ended.error) is kind
-    assert story.session.next_deadline() is None
+    assert story.session.next_deadline() == math.inf
 
 
 def test_a_draining_broker_sends_us_to_the_next_address() -> None:
