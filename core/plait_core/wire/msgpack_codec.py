@@ -39,11 +39,16 @@ def foreign_fault(error: BaseException) -> FrameError:
 
 def unpack_fields(body: bytes, limits: WireLimits) -> dict[str, Any]:
     """Decode the map of a control frame's body: text keys, without repetitions at any depth."""
-    check_nesting(body, limits.nesting_max, limits.control_items_max)
+    flat = len(body.translate(None, _NO_CONTAINERS)) == 1 and 0x80 <= body[0] <= _SMALL_MAP_MAX
+    if not flat:
+        check_nesting(body, limits.nesting_max, limits.control_items_max)
     try:
-        fields = _unpack_control(body)
+        fields = _unpack_flat(body) if flat else _unpack_control(body)
     except FOREIGN as error:
+        check_nesting(body, limits.nesting_max, limits.control_items_max)  # names the fault of bytes that end too early
         raise foreign_fault(error) from None
+    if flat and len(fields) != body[0] & 0x0F:
+        raise FrameError(FrameFault.BODY, "a key comes twice in one map")
     if type(fields) is not dict or not all(type(name) is str for name in fields):
         raise FrameError(FrameFault.BODY, "a control frame's body is a map with text keys")
     return fields
@@ -56,5 +61,11 @@ def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return built
 
 
+_SMALL_MAP_MAX: Final = 0x8F
+"""The tag of a map with up to 15 entries is one byte. Most control frames are one such map of scalars."""
+_NO_CONTAINERS: Final = bytes(tag for tag in range(256) if not (0x80 <= tag <= 0x9F or 0xDC <= tag <= 0xDF))
+"""The bytes that open neither a map nor a list. Bytes with one other byte cannot nest, whatever they are."""
+
+_unpack_flat: Final = unpacker()
 # No max_*_len: check_nesting has compared every length with the bytes that are really there.
 _unpack_control: Final = unpacker(object_pairs_hook=_distinct)
