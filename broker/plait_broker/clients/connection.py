@@ -22,7 +22,7 @@ from plait_core.wire import (
     Hello,
     Role,
     Welcome,
-    encode_frame,
+    encode_control,
 )
 from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.overlay_frames import ClockStamp
@@ -151,7 +151,7 @@ class Connection:
         """Queue a control frame of another broker if there is room, and return whether there was. The other end must
         not be closed because of frames of others."""
         try:
-            data = encode_frame(frame, self.version)
+            data = encode_control(frame, self.version)
         except ValueError:  # it has grown on its way, above the limit of a frame
             return False
         if self.closing or (not self.writable and self._control_waiting + len(data) > CONTROL_BYTES_MAX * 3 // 4):
@@ -165,7 +165,7 @@ class Connection:
         if self.closing:
             return
         agreed = self.mutual_auth is None or self.neighbour  # before, both ends write the version that everyone reads
-        self._queue(encode_frame(frame, self.version if agreed else HANDSHAKE_VERSION), behind=behind)
+        self._queue(encode_control(frame, self.version if agreed else HANDSHAKE_VERSION), behind=behind)
 
     def _queue(self, data: bytes, *, behind: bool = False) -> None:
         self._outgoing[self.id] = self
@@ -231,7 +231,7 @@ class Connection:
             self._marked_at = now
         elif now - marked_at >= MARK_S:
             self._marked_at = now
-            chunks.insert(0, encode_frame(ClockStamp(round(now * 1_000_000)), self.version))
+            chunks.insert(0, encode_control(ClockStamp(round(now * 1_000_000)), self.version))
 
 
 _send: Final = partial(tuple.__new__, Send)

@@ -33,7 +33,7 @@ from plait_core.wire import (
     Pong,
     Role,
     Welcome,
-    encode_frame,
+    encode_control,
 )
 from plait_core.wire.frame_types.session_frames import Code
 
@@ -138,7 +138,7 @@ class BrokerConnection:
             return
         self._handshake = Handshake.initiator(hello)
         self.decoder = FrameDecoder()
-        self.control.append(encode_frame(self._handshake.start(), HANDSHAKE_VERSION))
+        self.control.append(encode_control(self._handshake.start(), HANDSHAKE_VERSION))
 
     def disconnected(self, now: float, reason: str = "") -> None:
         """Handle a connection that broke or could not be opened."""
@@ -204,8 +204,12 @@ class BrokerConnection:
 
     def send(self, frame: ControlFrame) -> None:
         """Queue a control frame, ahead of all publishes."""
-        assert self.state in (State.HANDSHAKE, State.OPEN), "frames are sent over a connection"
-        self.control.append(encode_frame(frame))
+        self.send_encoded(encode_control(frame))
+
+    def send_encoded(self, data: bytes) -> None:
+        """Queue an encoded control frame, ahead of all publishes."""
+        assert self.state in _CONNECTED, "frames are sent over a connection"
+        self.control.append(data)
 
     def ping(self, now: float) -> int:
         """Send a ping. Return its nonce."""
@@ -275,7 +279,7 @@ class BrokerConnection:
             self._token() if token is None else token,
             self.welcome.session if self.welcome is not None else None,
         )
-        encode_frame(hello, HANDSHAKE_VERSION)  # raises ValueError if the token is too long
+        encode_control(hello, HANDSHAKE_VERSION)  # raises ValueError if the token is too long
         return hello
 
     def _connect(self, now: float) -> None:
@@ -329,7 +333,7 @@ class BrokerConnection:
     def _send_close(self, code: str, message: str) -> None:
         """Write a Close with all queued frames: the connection is closed next."""
         version = HANDSHAKE_VERSION if self.state is State.HANDSHAKE else VERSION_MAX
-        self.control.append(encode_frame(Close(code, message[:CLOSE_TEXT_MAX]), version))
+        self.control.append(encode_control(Close(code, message[:CLOSE_TEXT_MAX]), version))
         self.outputs.append(Write(self._take_control()))
 
     def _retry_or_end(self, error: PlaitError, now: float, *, abort: bool = False, elsewhere: bool = False) -> None:

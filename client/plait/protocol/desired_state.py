@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from plait_core import EventInvalid, PlaitError
 from plait_core.limits import ACKNOWLEDGED_MAX
-from plait_core.wire import ControlFrame, encode_frame
+from plait_core.wire import ControlFrame, encode_control
 from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
@@ -48,7 +48,10 @@ class AdvertisedFilter:
 
 
 class DesiredState:
-    """The desired state of one client. Requests are numbered; each one of the application yields a RequestCompleted."""
+    """The desired state of one client. Requests are numbered; each one of the application yields a RequestCompleted.
+
+    A subscription or an advertisement has the number of the request that has opened it.
+    """
 
     def __init__(
         self, connection: BrokerConnection, settings: SessionSettings, signals: Signals, updates: list[SessionUpdate]
@@ -63,7 +66,6 @@ class DesiredState:
         self.timeouts = self._requests.timeouts
         self.retries: Deadlines[int] = Deadlines()
         """Times of re-subscriptions that the broker refused for now, by subscription."""
-        self._last_subscription = self._last_advertisement = 0
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -71,21 +73,17 @@ class DesiredState:
         """Add a subscription. Return it with the number of the request, which completes when the subscription is
         installed."""
         number = self._number()
-        _check(terms.frame(number, 1))
-        self._last_subscription += 1
-        subscription = SubscriptionState(self._last_subscription, terms, self._signals)
-        self.subscriptions[subscription.id] = subscription
-        frame = terms.frame(number, subscription.id)
-        self._request(Request(number, Kind.SUBSCRIBE, subscription.id, frame), now)
+        subscription = SubscriptionState(number, terms, self._signals)
+        encoded = _encoded(terms.frame(number, number))
+        self.subscriptions[number] = subscription
+        self._request(Request(number, Kind.SUBSCRIBE, number, encoded), now)
         return subscription, number
 
     def change(self, subscription: SubscriptionState, terms: Terms, now: float) -> int:
         """Change the filter or terms of a subscription. Return the number of the request."""
         number = self._number()
-        _check(terms.frame(number, subscription.id))
-        self._request(
-            Request(number, Kind.CHANGE, subscription.id, terms.frame(number, subscription.id), terms=terms), now
-        )
+        encoded = _encoded(terms.frame(number, subscription.id))
+        self._request(Request(number, Kind.CHANGE, subscription.id, encoded, terms=terms), now)
         return number
 
     def update_routing(self, subscription: SubscriptionState, routing: bytes) -> None:
@@ -94,8 +92,8 @@ class DesiredState:
         subscription.terms = replace(subscription.terms, routing=routing)
         terms = replace((changing[-1] if changing else None) or subscription.terms, routing=routing)
         number = self._number()
-        frame = terms.frame(number, subscription.id)
-        self._request(Request(number, Kind.CHANGE, subscription.id, frame, internal=True, terms=terms), None)
+        encoded = _encoded(terms.frame(number, subscription.id))
+        self._request(Request(number, Kind.CHANGE, subscription.id, encoded, internal=True, terms=terms), None)
 
     def unsubscribe(
         self, subscription: SubscriptionState, now: float, *, drain: bool = False, forget: bool = False
@@ -109,9 +107,8 @@ class DesiredState:
             subscription.phase = Phase.DRAINING
         else:
             self.end(subscription, None)
-        request = Request(
-            number, Kind.UNSUBSCRIBE, subscription.id, Unsubscribe(number, subscription.id, drain, forget)
-        )
+        encoded = _encoded(Unsubscribe(number, subscription.id, drain, forget))
+        request = Request(number, Kind.UNSUBSCRIBE, subscription.id, encoded, forget=forget)
         self._request(request, None if drain else now)
         return number
 
@@ -140,9 +137,8 @@ class DesiredState:
         if self._connection.state is State.OPEN:
             self.send_acknowledgements()
         positions, subscription.acknowledged = tuple(subscription.acknowledged[:ACKNOWLEDGED_MAX]), []
-        self._request(
-            Request(number, Kind.ACKNOWLEDGE, subscription.id, Acknowledge(subscription.id, positions, 0, number)), now
-        )
+        encoded = _encoded(Acknowledge(subscription.id, positions, 0, number))
+        self._request(Request(number, Kind.ACKNOWLEDGE, subscription.id, encoded), now)
         return number
 
     def send_acknowledgements(self) -> None:
@@ -158,18 +154,18 @@ class DesiredState:
     def advertise(self, filter: str, rate: float, now: float) -> tuple[AdvertisedFilter, int]:
         """Add an advertisement. Return it with the number of the request."""
         number = self._number()
-        advertisement = AdvertisedFilter(self._last_advertisement + 1, filter, rate)
-        _check(advertisement.frame(number))
-        self._last_advertisement += 1
-        self.advertisements[advertisement.id] = advertisement
-        self._request(Request(number, Kind.ADVERTISE, advertisement.id, advertisement.frame(number)), now)
+        advertisement = AdvertisedFilter(number, filter, rate)
+        encoded = _encoded(advertisement.frame(number))
+        self.advertisements[number] = advertisement
+        self._request(Request(number, Kind.ADVERTISE, number, encoded), now)
         return advertisement, number
 
     def unadvertise(self, advertisement: AdvertisedFilter, now: float) -> int:
         """Remove an advertisement. Return the number of the request."""
         number = self._number()
         self.advertisements.pop(advertisement.id, None)
-        self._request(Request(number, Kind.UNADVERTISE, advertisement.id, Unadvertise(number, advertisement.id)), now)
+        encoded = _encoded(Unadvertise(number, advertisement.id))
+        self._request(Request(number, Kind.UNADVERTISE, advertisement.id, encoded), now)
         return number
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -222,7 +218,7 @@ class DesiredState:
     def resend_requests(self) -> None:
         """Send open requests again: the broker still has the session, but requests or answers may be lost."""
         for request in self._requests.all():
-            self._connection.send(request.frame)
+            self._connection.send_encoded(request.encoded)
 
     def resubscribe_all(self, *, log_changed: bool = False) -> None:
         """Request the whole desired state from a broker that has no session of this client.
@@ -236,7 +232,7 @@ class DesiredState:
         advertising = {request.about for request in self._requests.all() if request.kind is Kind.ADVERTISE}
         for request in self._requests.all():
             if request.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE):
-                self._connection.send(request.frame)
+                self._connection.send_encoded(request.encoded)
         for subscription in list(self.subscriptions.values()):
             subscription.new_session(log_changed=log_changed)
             self.retries.discard(subscription.id)
@@ -246,9 +242,8 @@ class DesiredState:
         for advertisement in self.advertisements.values():
             if advertisement.id not in advertising:
                 number = self._number()
-                self._request(
-                    Request(number, Kind.ADVERTISE, advertisement.id, advertisement.frame(number), internal=True), None
-                )
+                encoded = _encoded(advertisement.frame(number))
+                self._request(Request(number, Kind.ADVERTISE, advertisement.id, encoded, internal=True), None)
         self._settle_requests_of_lost_session(log_changed=log_changed)
 
     def end_all(self, error: PlaitError | None) -> None:
@@ -270,18 +265,18 @@ class DesiredState:
     def _request(self, request: Request, now: float | None) -> None:
         """Open and send a request, with a timeout counted from `now`, or without one."""
         self._requests.open(request, None if now is None else now + self._settings.timeout_s)
-        self._send(request.frame)
+        if self._connection.state is State.OPEN:  # else the next connection begins with all open requests
+            self._connection.send_encoded(request.encoded)
 
     def _send(self, frame: ControlFrame) -> None:
-        """Send a frame if the connection is open. Requests are repeated on the next connection; other frames are not
-        needed there."""
+        """Send a frame if the connection is open. It is not needed on the next one."""
         if self._connection.state is State.OPEN:
             self._connection.send(frame)
 
     def _subscribe_again(self, subscription: SubscriptionState) -> None:
         number = self._number()
-        frame = subscription.terms.frame(number, subscription.id)
-        self._request(Request(number, Kind.SUBSCRIBE, subscription.id, frame, internal=True), None)
+        encoded = _encoded(subscription.terms.frame(number, subscription.id))
+        self._request(Request(number, Kind.SUBSCRIBE, subscription.id, encoded, internal=True), None)
 
     def _settle_requests_of_lost_session(self, *, log_changed: bool) -> None:
         """Send or complete the open requests of a lost session. A new session is empty: removals are already done."""
@@ -292,13 +287,13 @@ class DesiredState:
                     message = "the broker has another log now: the acks are not stored there"
                     self._complete(request, DurabilityFailed(message, code=Code.DURABILITY))
                 case Kind.CHANGE | Kind.ACKNOWLEDGE:
-                    self._connection.send(request.frame)
+                    self._connection.send_encoded(request.encoded)
                 case Kind.UNADVERTISE:
                     self._requests.close(request.number)
                     self._request_succeeded(request)
                 case Kind.UNSUBSCRIBE:
                     self._requests.close(request.number)
-                    if isinstance(request.frame, Unsubscribe) and request.frame.forget:
+                    if request.forget:
                         message = "the connection broke while the subscription's place was being given up"
                         self._complete(request, ConnectionLost(message))
                     else:
@@ -353,9 +348,9 @@ class DesiredState:
             self._updates.append(RequestCompleted(request.number, error))
 
 
-def _check(frame: ControlFrame) -> None:
-    """Raise EventInvalid for a frame that cannot be encoded, before it is queued for a later connection."""
+def _encoded(frame: ControlFrame) -> bytes:
+    """Encode a request. Raise EventInvalid if it cannot be encoded, before anything remembers it."""
     try:
-        encode_frame(frame)
+        return encode_control(frame)
     except ValueError as error:
         raise EventInvalid(str(error)) from None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from plait_core.wire import ControlFrame
-
 from ..errors import LimitReached
 from ..options.limits import REQUESTS_MAX
 from .deadlines import Deadlines
@@ -24,15 +22,18 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to the broker. `frame` is sent again on later connections."""
+    """A request to the broker."""
 
     number: int
     kind: Kind
     about: int
     """The number of the subscription or advertisement."""
-    frame: ControlFrame
+    encoded: bytes
+    """Its frame, which is sent again on later connections."""
     terms: Terms | None = None
     """The new terms of the subscription; of a CHANGE only."""
+    forget: bool = False
+    """Whether the durable subscription's place in the log is given up; of an UNSUBSCRIBE only."""
     internal: bool = False
     """Whether the session itself sent the request, so that no caller waits for the answer."""
 

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from plait_core import Event
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
-from plait_core.wire import Confirm, Ping, encode_frame, encode_publish
+from plait_core.wire import Confirm, Ping, encode_control, encode_publish
 
 from ..options.limits import NOT_LOST_MAX, PINGS_MAX, WRITE_BYTES
 from ..options.settings import Outbox
@@ -219,7 +219,7 @@ class PublishQueue:
         if isinstance(item, Barrier):
             self._barriers[item.nonce] = item
             self.ping_sent(item.nonce)
-            return encode_frame(Ping(item.nonce))
+            return encode_control(Ping(item.nonce))
         sequence = item.event.sequence
         self._sent_up_to = max(self._sent_up_to, sequence)
         if self._retained.get(sequence) is not item:

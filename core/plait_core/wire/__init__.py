@@ -26,7 +26,7 @@ from .frame_header import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
 from .frame_types import session_frames as session_frames
 from .frame_types import strategy_frames as strategy_frames  # registers its frames with every decoder
 from .frame_types.connection_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome
-from .frame_types.frame_schema import U64, AtMost, Between, ControlFrame, control
+from .frame_types.frame_schema import U64, AtMost, Between, ControlFrame, control, encode_control
 from .frames import Frame, encode_frame
 from .handshake import End, Handshake, State
 
@@ -62,6 +62,7 @@ __all__ = [
     "control",
     "deliver_head",
     "encode_block",
+    "encode_control",
     "encode_frame",
     "encode_plain_publish",
     "encode_publish",
