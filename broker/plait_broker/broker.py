@@ -94,7 +94,7 @@ class Broker:
         observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
         context = BrokerContext(me, self.log, self._settings, self._clock, self._counters, self.confirmations, observer)
-        parts = OverlayParts(context, keys, self._connections, randomness, now, index)
+        parts = OverlayParts(context, keys, self._connections, self.sessions, randomness, now, index)
         overlay = self.overlay = parts.overlay
         self._gate, self._join_gate = parts.gate, parts.join_gate
         remote = self._remote_confirmations = parts.confirmations
@@ -132,9 +132,8 @@ class Broker:
         )  # fmt: skip
         self.explainer = Explainer(self, observer, overlay.send_trace, now)
         self._adapter = OverlayAdapter(
-            overlay, parts.links, self._pipeline, remote,
-            self._requests, self.durables, self.broker_connections, self.explainer,
-        )  # fmt: skip
+            parts, self._pipeline, self.interest, self.durables, self.broker_connections, self.explainer
+        )
         self.system = SystemStream(self, broker_events)
         self._system_revision = -1
         recover(recovered, self.interest, self.durables, self._admission, overlay, now)

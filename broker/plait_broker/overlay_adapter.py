@@ -10,12 +10,9 @@ from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
-from .clients.client_requests import ClientRequests
 from .clients.durable_subscriptions import DurableSubscriptions
-from .clients.remote_confirmations import RemoteConfirmations
-from .link_writer import LinkWriter
 from .outputs import Remark
-from .overlay import Overlay, ReceivedEvent
+from .overlay import ReceivedEvent
 from .overlay.discovery.broker_connections import BrokerConnections
 from .overlay.outputs import (
     Acked,
@@ -32,7 +29,9 @@ from .overlay.outputs import (
     StoreDocument,
 )
 from .overlay.transport.event_copy import EventCopy
+from .overlay_parts import OverlayParts
 from .pipeline.pipeline import EventPipeline
+from .pipeline.subscription_index import SubscriptionIndex
 from .tracing.explainer import Explainer
 
 
@@ -41,23 +40,24 @@ class OverlayAdapter:
 
     def __init__(
         self,
-        overlay: Overlay,
-        links: LinkWriter,
+        parts: OverlayParts,
         pipeline: EventPipeline,
-        confirmations: RemoteConfirmations,
-        requests: ClientRequests,
+        index: SubscriptionIndex,
         durables: DurableSubscriptions,
         broker_connections: BrokerConnections,
         explainer: Explainer,
     ) -> None:
-        self._overlay = overlay
+        links, confirmations = parts.links, parts.confirmations
+        self._overlay = parts.overlay
         self._links = links
-        self._requests = requests
+        self._install_waits = parts.install_waits
+        self._index = index
         self._durables = durables
         self._broker_connections = broker_connections
         self._explainer = explainer
         self.remarks: list[Remark] = []
         """Remarks for the operator, to take."""
+        self._map_revision = -1
         self._handlers: Final[dict[type, Callable[[Any, float], None]]] = {
             EventCopy: links.forward,
             ReceivedEvent: pipeline.receive_remote,
@@ -85,7 +85,9 @@ class OverlayAdapter:
         while overlay.pending:
             for output in overlay.take_outputs(now):
                 handlers[type(output)](output, now)
-        self._broker_connections.look()
+        if overlay.map.revision != self._map_revision:
+            self._map_revision = overlay.map.revision
+            self._broker_connections.look()
 
     def take_remarks(self) -> list[Remark]:
         """Return the remarks for the operator since the last call."""
@@ -93,13 +95,13 @@ class OverlayAdapter:
         return taken
 
     def _installed(self, output: Installed, now: float) -> None:
-        self._requests.installed(output.number)
+        self._install_waits.installed(output.number)
 
     def _advertised(self, output: Advertised, now: float) -> None:
-        self._requests.advertised(output.number)
+        self._install_waits.advertised(output.number)
 
     def _interest_changed(self, output: InterestChanged, now: float) -> None:
-        self._requests.interest_changed()
+        self._index.doubt_all()  # another broker's filter may meet them, or do so no longer
 
     def _store_document(self, output: StoreDocument, now: float) -> None:
         self._durables.store_document(output.key, b"" if output.document is None else encode_frame(output.document))

@@ -12,6 +12,7 @@ from .clients.connection import Connection
 from .clients.install_waits import InstallWaits
 from .clients.join_gate import JoinGate
 from .clients.remote_confirmations import RemoteConfirmations
+from .clients.sessions import Sessions
 from .context import BrokerContext
 from .link_writer import LinkWriter
 from .outputs import ConnectionId
@@ -29,6 +30,7 @@ class OverlayParts:
         context: BrokerContext,
         identity: Identity | None,
         connections: dict[ConnectionId, Connection],
+        sessions: Sessions,
         randomness: Randomness,
         now: float,
         index: Callable[[], Index],
@@ -44,4 +46,4 @@ class OverlayParts:
         self.join_gate = JoinGate(self.overlay, linking.expected, now + linking.join_s)
         self.links = LinkWriter(self.overlay, connections, context.counters, context.observer)
         self.confirmations = RemoteConfirmations(context, self.overlay)
-        self.install_waits = InstallWaits(self.overlay, self.gate)
+        self.install_waits = InstallWaits(self.overlay, self.gate, sessions)

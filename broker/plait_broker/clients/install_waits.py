@@ -1,13 +1,15 @@
-"""Requests that wait until other brokers know a subscription or an advertisement."""
+"""Requests that wait until other brokers know a subscription or an advertisement, and are answered then."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 from plait_core.filters import Filter
+from plait_core.wire.frame_types.session_frames import Done
 
 from ..overlay import Overlay
 from ..pipeline.advertisement_gate import AdvertisementGate
+from .sessions import Sessions
 
 ClientRequest: TypeAlias = tuple[int, int]
 """A session and the number of its request."""
@@ -16,9 +18,10 @@ ClientRequest: TypeAlias = tuple[int, int]
 class InstallWaits:
     """Announces the interest and the advertisements of one broker's clients, and keeps the requests that wait."""
 
-    def __init__(self, overlay: Overlay, gate: AdvertisementGate) -> None:
+    def __init__(self, overlay: Overlay, gate: AdvertisementGate, sessions: Sessions) -> None:
         self._overlay = overlay
         self._gate = gate
+        self._sessions = sessions
         self._installing: dict[int, list[ClientRequest]] = {}
         """By subscription that not all publishers' brokers know, the requests to answer then."""
         self._advertising: dict[int, list[ClientRequest]] = {}
@@ -42,7 +45,7 @@ class InstallWaits:
         self._overlay.withdraw_filter(number)
 
     def answer_when_installed(self, number: int, request: ClientRequest, *, stored: bool = True) -> bool:
-        """Return whether a subscription is installed. If not, `installed` returns the request once it is.
+        """Return whether a subscription is installed. If not, `installed` answers the request once it is.
 
         A durable subscription (`stored` is false) must also be stored before: see `note_stored`.
         """
@@ -61,9 +64,11 @@ class InstallWaits:
         self._stored[request] = True
         return False
 
-    def installed(self, number: int) -> list[ClientRequest]:
-        """Note that a subscription is installed. Return the requests to answer now."""
-        return [request for request in self._installing.pop(number, ()) if self._stored.pop(request, False)]
+    def installed(self, number: int) -> None:
+        """Note that a subscription is installed, and answer its requests. Those that are not stored wait for that."""
+        for request in self._installing.pop(number, ()):
+            if self._stored.pop(request, False):
+                self._answer(request)
 
     # --- advertisements -----------------------------------------------------------------------------------------------
 
@@ -78,13 +83,20 @@ class InstallWaits:
         self._gate.withdraw(number)
 
     def answer_when_advertised(self, number: int, request: ClientRequest) -> bool:
-        """Return whether all brokers know an advertisement. If not, `advertised` returns the request once they do."""
+        """Return whether all brokers know an advertisement. If not, `advertised` answers the request once they do."""
         waiting = self._advertising.get(number)
         if waiting is not None:
             waiting.append(request)
         return waiting is None
 
-    def advertised(self, number: int) -> list[ClientRequest]:
-        """Note that all brokers know an advertisement. Return the requests to answer now."""
+    def advertised(self, number: int) -> None:
+        """Note that all brokers know an advertisement, and answer its requests."""
         self._gate.known(number)
-        return self._advertising.pop(number, [])
+        for request in self._advertising.pop(number, ()):
+            self._answer(request)
+
+    def _answer(self, request: ClientRequest) -> None:
+        session_id, number = request
+        session = self._sessions.get(session_id)
+        if session is not None and session.connection is not None:
+            session.connection.send(Done(number))

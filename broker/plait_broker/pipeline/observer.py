@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..overlay.transport.event_copy import EventCopy
 
     Matched: TypeAlias = tuple[list[Subscription], list[DurableSubscription]]
+    Subscribed: TypeAlias = Callable[[Subscription | DurableSubscription], None]
     Delivered: TypeAlias = Callable[[int, int, EventFrame, int, int, float], None]
 
 NO_DESTINATIONS: Final[list[int]] = []
@@ -98,6 +99,8 @@ class EventObserver:
         self.passed: Passed | None = None if self.telemetry is None else self._passed
         """None: call `remember` instead. Most events take this step, and a Python call would double its cost."""
         self.delivered: Delivered | None = None if self.telemetry is None else self.telemetry.delivered
+        self.subscribed: Subscribed | None = None if self.telemetry is None else self.telemetry.subscribed
+        """A subscription is open, or its filter has changed."""
 
     # --- match --------------------------------------------------------------------------------------------------------
 
@@ -178,11 +181,6 @@ class EventObserver:
             self._look_marked()
 
     # --- deliver ------------------------------------------------------------------------------------------------------
-
-    def subscribed(self, party: Subscription | DurableSubscription) -> None:
-        """A subscription is open, or its filter has changed."""
-        if self.telemetry is not None:
-            self.telemetry.subscribed(party)
 
     def delivered_durably(
         self, durable: DurableSubscription, frame: EventFrame, delay_us: int, *, late: bool, replayed: bool, now: float

@@ -75,7 +75,8 @@ class SubscriptionIndex:
     def add(self, party: Subscription | DurableSubscription) -> None:
         """Match events against its filter from now on, here and at other publishers' brokers."""
         self._insert(party)
-        self._observer.subscribed(party)
+        if self._observer.subscribed is not None:
+            self._observer.subscribed(party)
         deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
         within_us = party.within_us if isinstance(party, Subscription) else 0
         self._install_waits.subscribe(party.number, party.filter, deposit, durable=durable, within_us=within_us)
@@ -91,7 +92,7 @@ class SubscriptionIndex:
             self.deposits[party.number] = party.routing
             self._deposits_bytes += len(party.routing)
         self._parties[party.number] = party
-        for number in self._advertised.intersecting(party.filter):
+        for number in self._advertised.intersecting(party.filter) if self._advertisements else ():
             self._set_matching(self._advertisements[number], True)
 
     def change(self, party: Subscription | DurableSubscription, filter: Filter, routing: bytes) -> None:

@@ -85,7 +85,7 @@ class Filter:
 
         Such a filter matches only the system's own events.
         """
-        return any(map(is_reserved, tested_attributes(self.expr)))
+        return "$" in self.text and any(map(is_reserved, tested_attributes(self.expr)))
 
     def __and__(self, other: object) -> Filter:
         return self._joined(conjoin, self, other)

@@ -82,6 +82,8 @@ class Handshake:
         self._offered = capabilities
         self._hello: Hello | None = None
         self._agreed = HANDSHAKE_VERSION
+        self.version = HANDSHAKE_VERSION
+        """The version to write frames in. A Close that refuses must be readable before the Welcome."""
 
     @classmethod
     def initiator(cls, hello: Hello) -> Handshake:
@@ -96,11 +98,6 @@ class Handshake:
     ) -> Handshake:
         """Create the side that accepts the connection."""
         return cls(End.ACCEPTOR, versions, capabilities)
-
-    @property
-    def version(self) -> int:
-        """The version to write frames in. A Close that refuses must be readable before the Welcome."""
-        return self._agreed if self.state is State.OPEN else HANDSHAKE_VERSION
 
     def start(self) -> Hello:
         """Return the initiator's first frame."""
@@ -123,7 +120,7 @@ class Handshake:
             case Welcome():
                 self._check_welcome(frame)
                 self._step(step)
-                self.peer, self._agreed, self.capabilities = frame, frame.version, frame.capabilities
+                self.peer, self.version, self.capabilities = frame, frame.version, frame.capabilities
             case Close():
                 self._step(step)
                 self.refusal = frame
@@ -145,8 +142,9 @@ class Handshake:
     ) -> Welcome:
         """Return the acceptor's Welcome. The handshake is then done."""
         self._step(Transition.SEND_WELCOME)
+        self.version = self._agreed
         return Welcome(
-            self._agreed,
+            self.version,
             self.capabilities,
             broker_name,
             broker,
