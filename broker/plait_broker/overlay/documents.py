@@ -16,8 +16,6 @@ class DocumentHandler:
         self._state = state
         self._links = links
         self._membership = membership
-        self._reviewed = (0, 0)
-        """The revisions of interest and advertisements for which absent home brokers were computed last."""
 
     def learn_all(self, now: float) -> None:
         """Take all learned documents. One may cause another: a dead link changes our own link state."""
@@ -32,12 +30,10 @@ class DocumentHandler:
                 self._learn_durable_interest(document)
 
     def review_absent(self) -> None:
-        """Compute which home brokers cannot send their interest now, if something has changed."""
+        """Compute which home brokers cannot send their interest now."""
         state = self._state
-        revisions = (state.remote_interest.changes, state.advertisements.revision)
-        if revisions != self._reviewed:
-            self._reviewed = revisions
-            self._review()
+        fingerprint = state.advertisements.fingerprint(state.me)
+        state.remote_durable_interest.review(state.remote_interest.homes, fingerprint)
 
     def _learn_link_state(self, link_state: LinkState, now: float) -> None:
         state = self._state
@@ -73,9 +69,4 @@ class DocumentHandler:
 
     def _learn_durable_interest(self, document: DurableInterest) -> None:
         self._state.counts["bad_filters"] += not self._state.durable_interest_store.learn(document)
-        self._review()
-
-    def _review(self) -> None:
-        state = self._state
-        fingerprint = state.advertisements.fingerprint(state.me)
-        state.remote_durable_interest.review(state.remote_interest.homes, fingerprint)
+        self.review_absent()

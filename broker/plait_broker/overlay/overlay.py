@@ -70,6 +70,8 @@ class Overlay(OverlayState):
         """Whether there was input since the last call of `take_outputs`. Without input there is no output."""
         self.due_at = now
         """When to call `tick`, at the latest."""
+        self._reviewed = (0, 0)
+        """The revisions of interest and advertisements for which absent home brokers were computed last."""
         self._links.originate()
         self._documents.learn_all(now)
 
@@ -142,14 +144,14 @@ class Overlay(OverlayState):
         self.pending = True
         self.local_advertisements.advertise(number, filter, rate, values, self.now)
         self._documents.learn_all(self.now)
-        self.strategy.interest_changed(self.me, self.now)
+        self._interest_changed()
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
         self.pending = True
         self.local_advertisements.withdraw(number)
         self._documents.learn_all(self.now)
-        self.strategy.interest_changed(self.me, self.now)
+        self._interest_changed()
 
     def announce_filter(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
@@ -161,7 +163,7 @@ class Overlay(OverlayState):
         detect_s = self.settings.detect_s
         terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
         self.interest_sync.add(number, filter, deposit, terms, everywhere=durable, within_us=within_us)
-        self.strategy.interest_changed(self.me, self.now)
+        self._interest_changed()
 
     def withdraw_filter(self, number: int) -> None:
         """Remove a subscription's filter."""
@@ -169,7 +171,7 @@ class Overlay(OverlayState):
         self.interest_sync.remove(number)
         if number in self.local_durable_interest:
             self.local_durable_interest.remove(number)
-        self.strategy.interest_changed(self.me, self.now)
+        self._interest_changed()
 
     def recall(self, documents: Iterable[Signed], now: float) -> None:
         """Load the documents that were stored before a restart. Call it before there are links."""
@@ -177,7 +179,7 @@ class Overlay(OverlayState):
         self.counts["bad_documents"] += self.durable_interest_store.recall(documents)
         self._documents.learn_all(now)
         self.durable_interest_store.discard_unused()
-        self._documents.review_absent()
+        self._review_absent()
 
     def stored(self, keys: Iterable[DocumentKey], now: float) -> None:
         """Note that these documents are stored, or that storing them has failed."""
@@ -250,14 +252,30 @@ class Overlay(OverlayState):
     def _begin(self, now: float) -> None:
         self.now, self.pending = now, True
 
+    def _interest_changed(self) -> None:
+        if not self.strategy.passive:
+            self.strategy.interest_changed(self.me, self.now)
+
+    def _review_absent(self) -> None:
+        """Compute which home brokers cannot send their interest now, if something has changed."""
+        revisions = (self.remote_interest.changes, self.advertisements.revision)
+        if revisions != self._reviewed:
+            self._reviewed = revisions
+            self._documents.review_absent()
+
     def _next_deadline(self) -> float:
-        deadline = self._links.next_deadline()
-        interest_at = self.interest_sync.next_deadline()
+        deadline = self._links.due_at
+        interest_at = self.interest_sync.next_deadline() if self.interest_sync.pending else None
         if interest_at is not None:
             deadline = min(deadline, max(interest_at, self.now))
-        parts = (self.event_streams, self.strategy, self.local_advertisements)
-        times = [due for part in parts if (due := part.next_deadline()) is not None]
-        return min(deadline, *times) if times else deadline
+        times: list[float | None] = []
+        if self.event_streams.sending or self.event_streams.reporting:
+            times.append(self.event_streams.next_deadline())
+        if self.local_advertisements.waiting:
+            times.append(self.local_advertisements.next_deadline())
+        if not self.strategy.passive:
+            times.append(self.strategy.next_deadline())
+        return min([deadline, *(at for at in times if at is not None)]) if times else deadline
 
     def _settle(self, now: float) -> None:
         """Send the messages and report the results that follow from the input so far."""
@@ -269,11 +287,12 @@ class Overlay(OverlayState):
             self.outputs.append(Installed(sync.installed.pop(0)))
         while sync.silent:
             self._report_unacked(sync.silent.pop(0))
-        self.local_advertisements.settle(self.remote_interest.homes, self.reached, now)
-        self._documents.review_absent()
+        if self.local_advertisements.waiting:
+            self.local_advertisements.settle(self.remote_interest.homes, self.reached, now)
+        self._review_absent()
         if self.event_streams.reporting:
             self.event_streams.settle(now)
-        for action in self.strategy.take_actions():
+        for action in () if self.strategy.passive else self.strategy.take_actions():
             if not isinstance(action, SendControl):  # no socket serves a multicast group yet
                 self.counts["groups_ignored"] += 1
             elif action.to in self.neighbours:

@@ -24,6 +24,7 @@ class PaperTid:
     name: ClassVar[str] = "paper-tid"
     loop_free: ClassVar[bool] = False
     independent: ClassVar[bool] = False
+    passive: ClassVar[bool] = False
 
     def __init__(self, topology: Topology, interest: InterestView) -> None:
         self.tables = TreeTables(topology, interest)

@@ -21,6 +21,7 @@ class ShortestPaths:
     name: ClassVar[str] = "shortest-paths"
     loop_free: ClassVar[bool] = True
     independent: ClassVar[bool] = True
+    passive: ClassVar[bool] = True
 
     def __init__(self, topology: Topology, interest: InterestView) -> None:
         self.next_hop = topology.next_hop

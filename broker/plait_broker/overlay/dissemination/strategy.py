@@ -168,6 +168,9 @@ class DisseminationStrategy(Protocol):
     """Whether the next hop of a destination does not depend on the other destinations and the copies have tree 0. An
     event with one destination then takes `next_hop` in place of `plan`."""
 
+    passive: ClassVar[bool]
+    """Whether it keeps no state: it then has no timers and requests no actions, and need not be told of interest."""
+
     counts: Counter[str]
     """Counters of unusual occurrences. The metric of the overlay's incidents adds them to its own."""
 

@@ -478,6 +478,9 @@ class InterestSync:
         """Move filters that no reachable broker has to ack any more to `installed`."""
         self._check_at = math.inf
         peers = [(root, peer) for root, peer in self._peers.items() if reaches(root)] if self._installing else []
+        if not peers:
+            self.installed += self._installing
+            self._installing.clear()
         for number, terms in list(self._installing.items()):
             coverer = self._exports.coverer(number)
             for root, peer in peers:

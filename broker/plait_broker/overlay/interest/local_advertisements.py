@@ -42,37 +42,35 @@ class LocalAdvertisements:
         self._timeout_s = ADVERTISE_TIMES * detect_s
         self._outputs = outputs
         self._counts = counts
-        self._waiting: dict[int, tuple[int, float]] = {}
+        self.waiting: dict[int, tuple[int, float]] = {}
         """By number of an advertisement that not all brokers know, the revision that has it, and the timeout."""
 
     def advertise(self, number: int, filter: Filter, rate: float, values: bytes, now: float) -> None:
         """Flood an advertisement. `Advertised` follows once all brokers know it."""
         self._flood(number, filter.text, rate, values)
-        self._waiting[number] = (self._table.revision, now + self._timeout_s)
+        self.waiting[number] = (self._table.revision, now + self._timeout_s)
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
-        self._waiting.pop(number, None)
+        self.waiting.pop(number, None)
         self._flood(number, "")
 
     def settle(self, homes: Mapping[int, HomeInterest], reached: Collection[int], now: float) -> None:
         """Report the advertisements that timed out, or that all brokers in reach know by now."""
-        if not self._waiting:
-            return
         known = self._table.revision
         for broker in reached:
             if broker != self._me:
                 home = homes.get(broker)
                 known = min(known, -1 if home is None else self._table.revision_of(home.offers))
-        for number, (revision, timeout_at) in list(self._waiting.items()):
+        for number, (revision, timeout_at) in list(self.waiting.items()):
             if revision <= known or now >= timeout_at:
                 self._counts["advertisements_unacked"] += revision > known
-                del self._waiting[number]
+                del self.waiting[number]
                 self._outputs.append(Advertised(number))
 
     def next_deadline(self) -> float | None:
         """Return the next timeout, or None."""
-        return min((timeout_at for _, timeout_at in self._waiting.values()), default=None)
+        return min((timeout_at for _, timeout_at in self.waiting.values()), default=None)
 
     def _flood(self, number: int, text: str, rate: float = 0.0, values: bytes = b"") -> None:
         version = self._flooding.next_version((self._me, ADVERTISEMENT, number))

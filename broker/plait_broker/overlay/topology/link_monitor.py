@@ -21,6 +21,8 @@ class LinkMonitor:
         self._heartbeat_at = state.now
         self._dead_at = state.now
         """The earliest time at which a link can be dead."""
+        self.due_at = state.now
+        """When to call `tick`."""
         self._version = -1
         """Version of our last link state."""
 
@@ -82,21 +84,18 @@ class LinkMonitor:
 
     def tick(self, now: float) -> bool:
         """Close dead links and send heartbeats. Return whether it was time for a heartbeat."""
-        if now >= min(self._dead_at, self._heartbeat_at):
+        if now >= self.due_at:
             self._close_dead(now)
         if now < self._heartbeat_at:
             return False
         state = self._state
         self._heartbeat_at = now + state.settings.heartbeat_s
+        self.due_at = min(self._heartbeat_at, self._dead_at)
         for neighbour in list(state.neighbours.values()):
             self._ping(neighbour, now)
         self.measured(now)
         self._compare(now)
         return True
-
-    def next_deadline(self) -> float:
-        """Return when `tick` is to be called."""
-        return min(self._heartbeat_at, self._dead_at)
 
     def _ping(self, neighbour: Neighbour, now: float) -> None:
         nonce = new_id(self._state.randomness)
@@ -113,6 +112,7 @@ class LinkMonitor:
                 self.down(neighbour.id, now)
         deaths = [neighbour.dies_at(detect_s) for neighbour in state.neighbours.values()]
         self._dead_at = min(deaths, default=math.inf)
+        self.due_at = min(self._heartbeat_at, self._dead_at)
 
     def _compare(self, now: float) -> None:
         """Compare the delays that neighbours flood with ours."""

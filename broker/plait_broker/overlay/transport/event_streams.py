@@ -65,7 +65,7 @@ class EventStreams:
         self._unicast = unicast
         self._message_auth = message_auth
         self._outputs = outputs
-        self._sending: dict[int, None] = {}
+        self.sending: dict[int, None] = {}
         """Destinations with unacked events."""
         self.reporting: dict[int, None] = {}
         """Publishers' brokers to which an ack may be due."""
@@ -129,7 +129,7 @@ class EventStreams:
                 self._detoured[ack.source] = None
         missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
         if not outgoing.kept:
-            self._sending.pop(ack.source, None)
+            self.sending.pop(ack.source, None)
         if ack.missing or ack.up_to < outgoing.first - 1:
             self._retransmit(ack.source, outgoing, missing, now, send_floor=True)
 
@@ -155,7 +155,7 @@ class EventStreams:
         if outgoing is not None:
             for position in list(outgoing.kept):
                 self._give_up(broker, outgoing, position, "unreachable", now)
-        self._sending.pop(broker, None)
+        self.sending.pop(broker, None)
         self._detoured.pop(broker, None)
         self._forwarder.last_hop.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
@@ -178,7 +178,7 @@ class EventStreams:
         itself.
         """
         outgoing = self.outgoing.pop(before, None)
-        self._sending.pop(before, None)
+        self.sending.pop(before, None)
         self._detoured.pop(before, None)
         for position, kept in outgoing.kept.items() if outgoing is not None else ():
             party = kept.party or (before, position)
@@ -198,7 +198,7 @@ class EventStreams:
 
     def tick(self, now: float) -> None:
         """Retransmit and ack what is due."""
-        for home in list(self._sending):
+        for home in list(self.sending):
             outgoing = self.outgoing[home]
             due = outgoing.due(now, self._path_s(home))
             self._retransmit(home, outgoing, due, now)
@@ -206,7 +206,7 @@ class EventStreams:
 
     def expire(self, now: float) -> None:
         """Give up expired events for destinations that cannot be reached."""
-        for home in list(self._sending):
+        for home in list(self.sending):
             outgoing = self.outgoing[home]
             if self.me not in self._map.distances(home):
                 for position in [position for position, kept in outgoing.kept.items() if kept.expired(now)]:
@@ -214,7 +214,7 @@ class EventStreams:
 
     def next_deadline(self) -> float | None:
         """Return when `tick` is to be called, or None."""
-        times = [self.outgoing[home].again_at + self._path_s(home) for home in self._sending]
+        times = [self.outgoing[home].again_at + self._path_s(home) for home in self.sending]
         times += [at for root in self.reporting if (at := self.incoming[root].next_deadline()) is not None]
         return min(times, default=None)
 
@@ -226,7 +226,7 @@ class EventStreams:
             outgoing = self.outgoing[home] = SendStream(max(1, round(now * 1_000_000)))
             self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now)
         position = outgoing.add(kept, now)
-        self._sending[home] = None
+        self.sending[home] = None
         settings = self.settings
         while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
             self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
@@ -320,7 +320,7 @@ class EventStreams:
     def _give_up(self, home: int, outgoing: SendStream, position: int, reason: str, now: float) -> None:
         kept = outgoing.give_up(position)
         if not outgoing.kept:
-            self._sending.pop(home, None)
+            self.sending.pop(home, None)
         self.counts[reason] += 1
         destination, first_position = kept.party or (home, position)
         self._outputs.append(Lost(destination, first_position, kept.frame, kept.delay_now_us(now), reason))
