@@ -58,7 +58,9 @@ class Constraint(NamedTuple):
             return False
         if not other.bools <= self.bools:
             return False
-        return _includes(self.numbers, other.numbers) and _includes(self.texts, other.texts)
+        if other.numbers is not None and (self.numbers is None or not self.numbers.includes(other.numbers)):
+            return False
+        return other.texts is None or (self.texts is not None and self.texts.includes(other.texts))
 
     def points(self) -> list[Literal] | None:
         """Return the only values that satisfy, in a fixed order.
@@ -146,10 +148,6 @@ def _member_constraint(atom: Member) -> Constraint:
 
 def _of_kind(atom: Member, kind: ValueKind) -> frozenset[Point]:
     return frozenset(literal for literal in atom.literals if kind_of(literal) is kind)
-
-
-def _includes(outer: ValueSet | None, inner: ValueSet | None) -> bool:
-    return inner is None or (outer is not None and outer.includes(inner))
 
 
 def _merged(spans: Iterable[ValueSet | None]) -> ValueSet | None:

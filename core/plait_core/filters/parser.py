@@ -165,7 +165,7 @@ class _Parser:
             right = self._operand()
             parts.append(self._counted(self._comparison(left, token, right)))
             left = right
-        return conjoin(parts, column)
+        return parts[0] if len(parts) == 1 else conjoin(parts, column)
 
     def _comparison(self, left: Attr | Literal, op: Token, right: Attr | Literal) -> Expr:
         if isinstance(left, Attr) and isinstance(right, Attr):

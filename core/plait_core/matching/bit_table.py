@@ -24,21 +24,20 @@ class BitTable:
         self._words = 1
         self._live: Bits = np.zeros(1, np.uint64)
         self._scanned: Bits = np.zeros(1, np.uint64)
-        self._conjunctions: dict[int, Conjunction] = {}
+        self.conjunctions: dict[int, Conjunction] = {}
+        """By position."""
         self.scanned = 0
         """Number of conjunctions that only a scan finds."""
         self._free: list[int] = []
         self._next = 0
         self._by_attr: dict[str, dict[int, Constraint]] = {}
-        self._columns: dict[str, Column] = {}
-
-    def __getitem__(self, at: int) -> Conjunction:
-        return self._conjunctions[at]
+        self.columns: dict[str, Column] = {}
+        """By attribute with many constraints."""
 
     def add(self, conjunction: Conjunction, *, scan: bool) -> int:
         """Store a conjunction and return its position. `scan`: only a scan of the table finds it."""
         at = self._free.pop() if self._free else self._appended()
-        self._conjunctions[at] = conjunction
+        self.conjunctions[at] = conjunction
         self._live[at >> 6] |= BIT[at & 63]
         if scan:
             self._scanned[at >> 6] |= BIT[at & 63]
@@ -46,11 +45,11 @@ class BitTable:
         for attr, constraint in conjunction.items():
             constraints = self._by_attr.setdefault(attr, {})
             constraints[at] = constraint
-            column = self._columns.get(attr)
+            column = self.columns.get(attr)
             if column is not None:
                 column.write(at, constraint)
             if len(constraints) >= COLUMN_MIN and (column is None or column.stale):
-                self._columns[attr] = Column(constraints, self._words)
+                self.columns[attr] = Column(constraints, self._words)
         return at
 
     def remove(self, at: int) -> None:
@@ -61,33 +60,31 @@ class BitTable:
         if self._scanned[word] & bit:
             self._scanned[word] &= clear
             self.scanned -= 1
-        for attr in self._conjunctions.pop(at):
+        for attr in self.conjunctions.pop(at):
             constraints = self._by_attr[attr]
             del constraints[at]
-            column = self._columns.get(attr)
+            column = self.columns.get(attr)
             if column is not None:
                 column.clear(at)
             if not constraints:
                 del self._by_attr[attr]
-                self._columns.pop(attr, None)
+                self.columns.pop(attr, None)
         self._free.append(at)
-
-    def has_column(self, attr: str) -> bool:
-        """Return whether the attribute has a column, by which the table can exclude conjunctions."""
-        return attr in self._columns
 
     def candidates(self, attributes: Attributes, *, scanned_only: bool) -> list[int]:
         """Return the positions that the columns do not exclude for an event: all, or those that only a scan finds."""
         bits = np.zeros(self._words, np.uint64)
         get = attributes.get
-        for attr, column in self._columns.items():
+        for attr, column in self.columns.items():
             np.bitwise_or(bits, column.rows[column.slot(get(attr))], out=bits)
         return self._left(bits, self._scanned if scanned_only else self._live)
 
     def covering(self, conjunction: Conjunction) -> list[int]:
         """Return the positions of conjunctions that may cover a conjunction."""
+        if not self.columns:  # nothing excludes any
+            return list(self.conjunctions)
         bits = np.zeros(self._words, np.uint64)
-        for attr, column in self._columns.items():
+        for attr, column in self.columns.items():
             constraint = conjunction.get(attr)
             bits |= column.constrained() if constraint is None else column.exclude_some(constraint)
         return self._left(bits, self._live)
@@ -96,7 +93,7 @@ class BitTable:
         """Return the positions of conjunctions that a conjunction may cover."""
         bits = np.zeros(self._words, np.uint64)
         for attr, constraint in conjunction.items():
-            column = self._columns.get(attr)
+            column = self.columns.get(attr)
             if column is None:  # a covered conjunction must constrain this attribute, too, and few do
                 return sorted(self._by_attr.get(attr, ()))
             bits |= column.reach_beyond(constraint)
@@ -104,9 +101,11 @@ class BitTable:
 
     def intersecting(self, conjunction: Conjunction) -> list[int]:
         """Return the positions of conjunctions that may intersect a conjunction."""
+        if not self.columns:
+            return list(self.conjunctions)
         bits = np.zeros(self._words, np.uint64)
         for attr, constraint in conjunction.items():
-            column = self._columns.get(attr)
+            column = self.columns.get(attr)
             if column is not None:
                 bits |= column.exclude_all(constraint)
         return self._left(bits, self._live)
@@ -124,6 +123,6 @@ class BitTable:
             self._words *= 2
             self._live = np.concatenate((self._live, room))
             self._scanned = np.concatenate((self._scanned, room))
-            for column in self._columns.values():
+            for column in self.columns.values():
                 column.grow(self._words)
         return at

@@ -7,7 +7,7 @@ shortest posting lists wins, so selective values (a symbol) are preferred to com
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from typing import TypeAlias
 
 from ..filters import Conjunction
@@ -30,19 +30,26 @@ class Postings:
         self._by_value: dict[str, dict[Hashable, Bucket]] = {}
         self._by_attr: dict[str, Bucket] = {}
 
-    def place(self, conjunction: Conjunction) -> Place | None:
-        """Return the place to file under by value, or None if the conjunction bounds no attribute to few values."""
+    def place(self, conjunction: Conjunction, columns: Container[str]) -> Place | None:
+        """Return the place to file under, or None if only a scan of the table can find the conjunction.
+
+        It is a few values of an attribute, or else an attribute that must be present and that the table has no column
+        for, by which it could not exclude.
+        """
         best: Place | None = None
+        rare: Place | None = None
         least = 0
         for attr, constraint in conjunction.items():
             points = constraint.points()
+            if rare is None and not constraint.absent and attr not in columns:
+                rare = (attr, None)
             if points is None or len(points) > POINTS_MAX:
                 continue
             drawers = self._by_value.get(attr, {})
             crowd = sum(len(drawers.get(point, ())) for point in points)
             if best is None or crowd < least:
                 best, least = (attr, tuple(points)), crowd
-        return best
+        return best or rare
 
     def file(self, at: int, place: Place) -> None:
         """File a position."""

@@ -127,27 +127,21 @@ class PythonIndex:
         self, candidates: list[int], to: Conjunction, test: Callable[[Conjunction, Conjunction], bool]
     ) -> set[int]:
         """Return the candidate positions for which the relation holds."""
-        return {at for at in candidates if test(self._table[at], to)}
+        conjunctions = self._table.conjunctions
+        return {at for at in candidates if test(conjunctions[at], to)}
 
     def _owners_of(self, found: set[int]) -> Iterable[_Shared]:
         """Return the owners of the positions, each once, in a fixed order."""
         return {self._owners[at]: None for at in sorted(found)}
 
     def _keep(self, shared: _Shared, conjunction: Conjunction) -> None:
-        place = self._postings.place(conjunction) or self._rare(conjunction)
+        place = self._postings.place(conjunction, self._table.columns)
         at = self._table.add(conjunction, scan=place is None)
         if place is not None:
             self._postings.file(at, place)
         self._owners[at] = shared
         shared.positions.append(at)
         shared.places.append(place)
-
-    def _rare(self, conjunction: Conjunction) -> Place | None:
-        """Return an attribute that must be present and has no column, by which the table could not exclude."""
-        for attr, constraint in conjunction.items():
-            if not constraint.absent and not self._table.has_column(attr):
-                return attr, None
-        return None
 
 
 def _ids(found: Iterable[_Shared]) -> list[int]:
