@@ -50,7 +50,6 @@ class OverlayAdapter:
         links, confirmations = parts.links, parts.confirmations
         self._overlay = parts.overlay
         self._links = links
-        self._install_waits = parts.install_waits
         self._index = index
         self._durables = durables
         self._broker_connections = broker_connections
@@ -67,8 +66,8 @@ class OverlayAdapter:
             Acked: confirmations.acked,
             Lost: confirmations.lost,
             DeliveryOutcome: confirmations.receive_outcome,
-            Installed: self._installed,
-            Advertised: self._advertised,
+            Installed: parts.install_waits.installed,
+            Advertised: parts.install_waits.advertised,
             InterestChanged: self._interest_changed,
             StoreDocument: self._store_document,
             TraceStep: self._receive_trace,
@@ -93,12 +92,6 @@ class OverlayAdapter:
         """Return the remarks for the operator since the last call."""
         taken, self.remarks = self.remarks, []
         return taken
-
-    def _installed(self, output: Installed, now: float) -> None:
-        self._install_waits.installed(output.number)
-
-    def _advertised(self, output: Advertised, now: float) -> None:
-        self._install_waits.advertised(output.number)
 
     def _interest_changed(self, output: InterestChanged, now: float) -> None:
         self._index.doubt_all()  # another broker's filter may meet them, or do so no longer

@@ -164,7 +164,8 @@ class Client:
 
         - `as_`: a dataclass, a pydantic model or dict that each event is converted to. Default: `plait.Event`.
         """
-        check_names("subscribe", options, SUBSCRIBE_OPTIONS)
+        if options:
+            check_names("subscribe", options, SUBSCRIBE_OPTIONS)
         checked, unseal = as_filter(filter), options.get("unseal")
         reader = None if unseal is None else sealing.Reader(checked, unseal)
         checked = checked if reader is None else reader.routed

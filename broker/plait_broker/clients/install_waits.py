@@ -8,6 +8,7 @@ from plait_core.filters import Filter
 from plait_core.wire.frame_types.session_frames import Done
 
 from ..overlay import Overlay
+from ..overlay.outputs import Advertised, Installed
 from ..pipeline.advertisement_gate import AdvertisementGate
 from .sessions import Sessions
 
@@ -64,9 +65,9 @@ class InstallWaits:
         self._stored[request] = True
         return False
 
-    def installed(self, number: int) -> None:
+    def installed(self, output: Installed, now: float) -> None:
         """Note that a subscription is installed, and answer its requests. Those that are not stored wait for that."""
-        for request in self._installing.pop(number, ()):
+        for request in self._installing.pop(output.number, ()):
             if self._stored.pop(request, False):
                 self._answer(request)
 
@@ -89,10 +90,10 @@ class InstallWaits:
             waiting.append(request)
         return waiting is None
 
-    def advertised(self, number: int) -> None:
+    def advertised(self, output: Advertised, now: float) -> None:
         """Note that all brokers know an advertisement, and answer its requests."""
-        self._gate.known(number)
-        for request in self._advertising.pop(number, ()):
+        self._gate.known(output.number)
+        for request in self._advertising.pop(output.number, ()):
             self._answer(request)
 
     def _answer(self, request: ClientRequest) -> None:

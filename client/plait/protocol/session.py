@@ -163,8 +163,10 @@ class Session:
             frames = connection.take(now) if connection.decoder.more else []
         if not (controlled or self.signals.overflowing or self.signals.dirty) and connection.state is _OPEN:
             return False  # only readers are to be woken
-        self._apply_connection_changes(now)
-        self._handle_signals(now)
+        if connection.changes:
+            self._apply_connection_changes(now)
+        if self.signals.overflowing or self.signals.dirty:
+            self._handle_signals(now)
         return controlled or self.has_output or connection.state is not _OPEN
 
     def tick(self, now: float) -> None:
@@ -380,7 +382,7 @@ class Session:
     # --- changes of the connection ------------------------------------------------------------------------------------
 
     def _apply_connection_changes(self, now: float) -> None:
-        for change in self.connection.take_changes() if self.connection.changes else ():
+        for change in self.connection.take_changes():
             match change:
                 case Opened():
                     self._connections += 1

@@ -176,7 +176,8 @@ class InterestSync:
         self._within_us.pop(number, None)
         if within_us:
             self._within_us[number] = within_us
-        self._export(added, removed)
+        if added or removed:
+            self._export(added, removed)
         self._installing[number] = terms or InstallDeadlines()
         if everywhere:
             for root, peer in self._peers.items():
