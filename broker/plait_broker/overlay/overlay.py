@@ -264,10 +264,7 @@ class Overlay(OverlayState):
             self._documents.review_absent()
 
     def _next_deadline(self) -> float:
-        deadline = self._links.due_at
-        interest_at = self.interest_sync.next_deadline() if self.interest_sync.pending else None
-        if interest_at is not None:
-            deadline = min(deadline, max(interest_at, self.now))
+        deadline = min(self._links.due_at, max(self.interest_sync.due_at, self.now))
         times: list[float | None] = []
         if self.event_streams.sending or self.event_streams.reporting:
             times.append(self.event_streams.next_deadline())
@@ -280,9 +277,8 @@ class Overlay(OverlayState):
     def _settle(self, now: float) -> None:
         """Send the messages and report the results that follow from the input so far."""
         sync = self.interest_sync
-        if sync.pending:
-            for update in sync.take_updates(now, self._reaches):
-                self.unicast.send(update, now, [sync.tries(root) for root in update.to])
+        for update in sync.take_updates(now, self._reaches):
+            self.unicast.send(update, now, [sync.tries(root) for root in update.to])
         while sync.installed:
             self.outputs.append(Installed(sync.installed.pop(0)))
         while sync.silent:

@@ -141,6 +141,8 @@ class InterestSync:
         """Whether a peer may have unacked changes."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers have now; the caller clears it."""
+        self.due_at = math.inf
+        """When to call `take_updates` again, at the latest. Valid after each call."""
         self.silent: list[int] = []
         """Brokers whose acks timed out; the caller clears it."""
 
@@ -264,6 +266,9 @@ class InterestSync:
     def take_updates(self, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
         """Return the updates to send: new changes, and retransmissions. Equal ones for several brokers are one update,
         and those of each broker come in their order."""
+        if not self.pending:
+            self.due_at = math.inf
+            return []
         for root in self._dirty:
             peer = self._peers[root]
             self._make_changes(peer)
@@ -295,6 +300,8 @@ class InterestSync:
                 alike.setdefault((place, content), []).append((root, change.version, change.offers))
         self._check_installed(now, reaches)
         self._unacked = any(peer.unacked for peer in self._peers.values())
+        deadline = self.next_deadline()
+        self.due_at = math.inf if deadline is None else deadline
         updates = []
         for (_, content), named in sorted(alike.items(), key=lambda item: item[0][0]):
             to, versions, offers = zip(*named, strict=True)
