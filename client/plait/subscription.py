@@ -125,7 +125,7 @@ class Subscription(Generic[T]):
 
     async def events(self) -> AsyncIterator[Notice]:
         """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
-        notices = self._state.notices.items
+        notices = self._state.notices
         while True:
             while notices:
                 yield notices.popleft()

@@ -6,7 +6,7 @@ PUBLISHERS_MAX = 1024
 """Publishers whose duplicates one subscription recognises, half a KiB each. The oldest is forgotten first."""
 
 NOTICES_MAX = 1024
-"""Notices that wait to be read. Consecutive losses share one notice. The oldest is discarded and counted."""
+"""Notices that wait to be read. Consecutive losses share one notice. The oldest is discarded."""
 
 BUFFER_ITEMS = 65_536
 """Events that wait for the application, per subscription: half a second at full rate."""

@@ -62,8 +62,7 @@ class DesiredState:
         self._settings = settings
         self._signals = signals
         self._updates = updates
-        self._requests = PendingRequests()
-        self.timeouts = self._requests.timeouts
+        self.requests = PendingRequests()
         self.retries: Deadlines[int] = Deadlines()
         """Times of re-subscriptions that the broker refused for now, by subscription."""
 
@@ -74,26 +73,24 @@ class DesiredState:
         installed."""
         number = self._number()
         subscription = SubscriptionState(number, terms, self._signals)
-        encoded = _encoded(terms.frame(number, number))
+        self._request(number, Kind.SUBSCRIBE, number, terms.frame(number, number), now)
         self.subscriptions[number] = subscription
-        self._request(Request(number, Kind.SUBSCRIBE, number, encoded), now)
         return subscription, number
 
     def change(self, subscription: SubscriptionState, terms: Terms, now: float) -> int:
         """Change the filter or terms of a subscription. Return the number of the request."""
         number = self._number()
-        encoded = _encoded(terms.frame(number, subscription.id))
-        self._request(Request(number, Kind.CHANGE, subscription.id, encoded, terms=terms), now)
+        self._request(number, Kind.CHANGE, subscription.id, terms.frame(number, subscription.id), now, terms=terms)
         return number
 
     def update_routing(self, subscription: SubscriptionState, routing: bytes) -> None:
         """Replace the routing tokens of a subscription, also for later connections. No caller waits for the answer."""
-        changing = [r.terms for r in self._requests.all() if r.kind is Kind.CHANGE and r.about == subscription.id]
+        changing = [r.terms for r in self.requests.all() if r.kind is Kind.CHANGE and r.about == subscription.id]
         subscription.terms = replace(subscription.terms, routing=routing)
         terms = replace((changing[-1] if changing else None) or subscription.terms, routing=routing)
         number = self._number()
-        encoded = _encoded(terms.frame(number, subscription.id))
-        self._request(Request(number, Kind.CHANGE, subscription.id, encoded, internal=True, terms=terms), None)
+        frame = terms.frame(number, subscription.id)
+        self._request(number, Kind.CHANGE, subscription.id, frame, None, internal=True, terms=terms)
 
     def unsubscribe(
         self, subscription: SubscriptionState, now: float, *, drain: bool = False, forget: bool = False
@@ -107,9 +104,8 @@ class DesiredState:
             subscription.phase = Phase.DRAINING
         else:
             self.end(subscription, None)
-        encoded = _encoded(Unsubscribe(number, subscription.id, drain, forget))
-        request = Request(number, Kind.UNSUBSCRIBE, subscription.id, encoded, forget=forget)
-        self._request(request, None if drain else now)
+        frame = Unsubscribe(number, subscription.id, drain, forget)
+        self._request(number, Kind.UNSUBSCRIBE, subscription.id, frame, None if drain else now, forget=forget)
         return number
 
     def stop_deliveries(self, subscription: SubscriptionState) -> None:
@@ -137,8 +133,8 @@ class DesiredState:
         if self._connection.state is State.OPEN:
             self.send_acknowledgements()
         positions, subscription.acknowledged = tuple(subscription.acknowledged[:ACKNOWLEDGED_MAX]), []
-        encoded = _encoded(Acknowledge(subscription.id, positions, 0, number))
-        self._request(Request(number, Kind.ACKNOWLEDGE, subscription.id, encoded), now)
+        frame = Acknowledge(subscription.id, positions, 0, number)
+        self._request(number, Kind.ACKNOWLEDGE, subscription.id, frame, now)
         return number
 
     def send_acknowledgements(self) -> None:
@@ -155,36 +151,34 @@ class DesiredState:
         """Add an advertisement. Return it with the number of the request."""
         number = self._number()
         advertisement = AdvertisedFilter(number, filter, rate)
-        encoded = _encoded(advertisement.frame(number))
+        self._request(number, Kind.ADVERTISE, number, advertisement.frame(number), now)
         self.advertisements[number] = advertisement
-        self._request(Request(number, Kind.ADVERTISE, number, encoded), now)
         return advertisement, number
 
     def unadvertise(self, advertisement: AdvertisedFilter, now: float) -> int:
         """Remove an advertisement. Return the number of the request."""
         number = self._number()
         self.advertisements.pop(advertisement.id, None)
-        encoded = _encoded(Unadvertise(number, advertisement.id))
-        self._request(Request(number, Kind.UNADVERTISE, advertisement.id, encoded), now)
+        self._request(number, Kind.UNADVERTISE, advertisement.id, Unadvertise(number, advertisement.id), now)
         return number
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def cancel(self, request: int) -> None:
         """Cancel a request that no caller waits for: undo what it was about to create."""
-        known = self._requests.close(request)
+        known = self.requests.close(request)
         if known is not None:
             self._undo(known)
 
     def done(self, frame: Done, now: float) -> None:
         """Complete a request that the broker has carried out."""
-        request = self._requests.close(frame.request)
+        request = self.requests.close(frame.request)
         if request is not None:
             self._request_succeeded(request)
 
     def failed(self, frame: Failed, now: float) -> None:
         """Complete a request that the broker has refused."""
-        request = self._requests.close(frame.request)
+        request = self.requests.close(frame.request)
         if request is None:
             return
         if frame.code == Code.UNKNOWN and request.kind in (Kind.UNSUBSCRIBE, Kind.UNADVERTISE):
@@ -195,7 +189,7 @@ class DesiredState:
 
     def tick(self, now: float) -> None:
         """Time out requests, and retry re-subscriptions."""
-        for request in self._requests.due(now):
+        for request in self.requests.due(now):
             self._undo(request)
             where = (
                 ""
@@ -217,7 +211,7 @@ class DesiredState:
 
     def resend_requests(self) -> None:
         """Send open requests again: the broker still has the session, but requests or answers may be lost."""
-        for request in self._requests.all():
+        for request in self.requests.all():
             self._connection.send_encoded(request.encoded)
 
     def resubscribe_all(self, *, log_changed: bool = False) -> None:
@@ -225,12 +219,12 @@ class DesiredState:
 
         `log_changed`: the broker also has another log than the last one.
         """
-        for request in self._requests.all():
+        for request in self.requests.all():
             if request.internal:
-                self._requests.close(request.number)  # it was for the lost session
-        subscribing = {request.about for request in self._requests.all() if request.kind is Kind.SUBSCRIBE}
-        advertising = {request.about for request in self._requests.all() if request.kind is Kind.ADVERTISE}
-        for request in self._requests.all():
+                self.requests.close(request.number)  # it was for the lost session
+        subscribing = {request.about for request in self.requests.all() if request.kind is Kind.SUBSCRIBE}
+        advertising = {request.about for request in self.requests.all() if request.kind is Kind.ADVERTISE}
+        for request in self.requests.all():
             if request.kind in (Kind.SUBSCRIBE, Kind.ADVERTISE):
                 self._connection.send_encoded(request.encoded)
         for subscription in list(self.subscriptions.values()):
@@ -242,14 +236,14 @@ class DesiredState:
         for advertisement in self.advertisements.values():
             if advertisement.id not in advertising:
                 number = self._number()
-                encoded = _encoded(advertisement.frame(number))
-                self._request(Request(number, Kind.ADVERTISE, advertisement.id, encoded, internal=True), None)
+                frame = advertisement.frame(number)
+                self._request(number, Kind.ADVERTISE, advertisement.id, frame, None, internal=True)
         self._settle_requests_of_lost_session(log_changed=log_changed)
 
     def end_all(self, error: PlaitError | None) -> None:
         """Complete all requests and end all subscriptions: the session has ended."""
-        for request in self._requests.all():
-            self._requests.close(request.number)
+        for request in self.requests.all():
+            self.requests.close(request.number)
             self._complete(request, error or Closed("the client is closed"))
         for subscription in list(self.subscriptions.values()):
             self.end(subscription, error)
@@ -260,13 +254,32 @@ class DesiredState:
     def _number(self) -> int:
         if self._connection.state is State.ENDED:
             raise self._connection.error or Closed("the client is closed")
-        return self._requests.number()
+        return self.requests.number()
 
-    def _request(self, request: Request, now: float | None) -> None:
-        """Open and send a request, with a timeout counted from `now`, or without one."""
-        self._requests.open(request, None if now is None else now + self._settings.timeout_s)
+    def _request(
+        self,
+        number: int,
+        kind: Kind,
+        about: int,
+        frame: ControlFrame,
+        now: float | None,
+        *,
+        terms: Terms | None = None,
+        forget: bool = False,
+        internal: bool = False,
+    ) -> None:
+        """Open and send a request, with a timeout counted from `now`, or without one.
+
+        Raise EventInvalid, and remember nothing, if it cannot be encoded.
+        """
+        try:
+            encoded = encode_control(frame)
+        except ValueError as error:
+            raise EventInvalid(str(error)) from None
+        request = Request(number, kind, about, encoded, terms, forget, internal)
+        self.requests.open(request, None if now is None else now + self._settings.timeout_s)
         if self._connection.state is State.OPEN:  # else the next connection begins with all open requests
-            self._connection.send_encoded(request.encoded)
+            self._connection.send_encoded(encoded)
 
     def _send(self, frame: ControlFrame) -> None:
         """Send a frame if the connection is open. It is not needed on the next one."""
@@ -275,24 +288,24 @@ class DesiredState:
 
     def _subscribe_again(self, subscription: SubscriptionState) -> None:
         number = self._number()
-        encoded = _encoded(subscription.terms.frame(number, subscription.id))
-        self._request(Request(number, Kind.SUBSCRIBE, subscription.id, encoded, internal=True), None)
+        frame = subscription.terms.frame(number, subscription.id)
+        self._request(number, Kind.SUBSCRIBE, subscription.id, frame, None, internal=True)
 
     def _settle_requests_of_lost_session(self, *, log_changed: bool) -> None:
         """Send or complete the open requests of a lost session. A new session is empty: removals are already done."""
-        for request in self._requests.all():
+        for request in self.requests.all():
             match request.kind:
                 case Kind.ACKNOWLEDGE if log_changed:
-                    self._requests.close(request.number)
+                    self.requests.close(request.number)
                     message = "the broker has another log now: the acks are not stored there"
                     self._complete(request, DurabilityFailed(message, code=Code.DURABILITY))
                 case Kind.CHANGE | Kind.ACKNOWLEDGE:
                     self._connection.send_encoded(request.encoded)
                 case Kind.UNADVERTISE:
-                    self._requests.close(request.number)
+                    self.requests.close(request.number)
                     self._request_succeeded(request)
                 case Kind.UNSUBSCRIBE:
-                    self._requests.close(request.number)
+                    self.requests.close(request.number)
                     if request.forget:
                         message = "the connection broke while the subscription's place was being given up"
                         self._complete(request, ConnectionLost(message))
@@ -346,11 +359,3 @@ class DesiredState:
     def _complete(self, request: Request, error: PlaitError | None) -> None:
         if not request.internal:
             self._updates.append(RequestCompleted(request.number, error))
-
-
-def _encoded(frame: ControlFrame) -> bytes:
-    """Encode a request. Raise EventInvalid if it cannot be encoded, before anything remembers it."""
-    try:
-        return encode_control(frame)
-    except ValueError as error:
-        raise EventInvalid(str(error)) from None

@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ..options.limits import NOTICES_MAX
-
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -63,27 +61,15 @@ class Rerouted:
 Notice: TypeAlias = Gap | Late | SlowConsumer | Rerouted
 
 
-class Notices:
-    """A bounded queue of notices. Consecutive losses for one reason are merged into one notice."""
-
-    __slots__ = ("forgotten", "items")
-
-    def __init__(self) -> None:
-        self.items: deque[Notice] = deque()
-        self.forgotten = 0
-        """Notices that were discarded because the queue was full."""
-
-    def add(self, notice: Notice) -> None:
-        last = self.items[-1] if self.items else None
-        if isinstance(notice, Gap) and isinstance(last, Gap) and last.reason == notice.reason:
-            self.items[-1] = _joined(last, notice)
-        elif isinstance(notice, Late) and isinstance(last, Late) and last.dropped == notice.dropped:
-            self.items[-1] = replace(last, count=last.count + notice.count)
-        else:
-            if len(self.items) >= NOTICES_MAX:
-                self.items.popleft()
-                self.forgotten += 1
-            self.items.append(notice)
+def add_notice(queue: deque[Notice], notice: Notice) -> None:
+    """Append a notice to a queue. Consecutive losses for one reason are merged into one notice."""
+    last = queue[-1] if queue else None
+    if isinstance(notice, Gap) and isinstance(last, Gap) and last.reason == notice.reason:
+        queue[-1] = _joined(last, notice)
+    elif isinstance(notice, Late) and isinstance(last, Late) and last.dropped == notice.dropped:
+        queue[-1] = replace(last, count=last.count + notice.count)
+    else:
+        queue.append(notice)
 
 
 def _joined(earlier: Gap, later: Gap) -> Gap:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..errors import LimitReached
 from ..options.limits import REQUESTS_MAX
-from .deadlines import Deadlines
 from .subscription_state import Terms
 
 
@@ -43,8 +43,9 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._open: dict[int, Request] = {}
-        self.timeouts: Deadlines[int] = Deadlines()
-        """Timeouts, by number of the request."""
+        self._timeouts: dict[int, float] = {}
+        self.due_at = math.inf
+        """The time of the next timeout, at the earliest: the request may have been answered meanwhile."""
         self._last = 0
 
     def number(self) -> int:
@@ -58,11 +59,12 @@ class PendingRequests:
         """Add a request, with the time of its timeout."""
         self._open[request.number] = request
         if deadline is not None:
-            self.timeouts.set(request.number, deadline)
+            self._timeouts[request.number] = deadline
+            self.due_at = min(self.due_at, deadline)
 
     def close(self, number: int) -> Request | None:
         """Remove a request. Return None if it is not open."""
-        self.timeouts.discard(number)
+        self._timeouts.pop(number, None)
         return self._open.pop(number, None)
 
     def all(self) -> list[Request]:
@@ -71,4 +73,10 @@ class PendingRequests:
 
     def due(self, now: float) -> list[Request]:
         """Remove and return the requests that have timed out."""
-        return [self._open.pop(number) for number in self.timeouts.due(now)]
+        if now < self.due_at:
+            return []
+        due = [number for number, at in self._timeouts.items() if at <= now]
+        for number in due:
+            del self._timeouts[number]
+        self.due_at = min(self._timeouts.values(), default=math.inf)
+        return [self._open.pop(number) for number in due]

@@ -185,7 +185,7 @@ class Session:
         """Return the time at which `tick` must be called; inf when there is none."""
         desired = self.desired
         return min(
-            self.connection.due_at, self.publishes.expiries.next_at, desired.timeouts.next_at, desired.retries.next_at
+            self.connection.due_at, self.publishes.expiries.next_at, desired.requests.due_at, desired.retries.next_at
         )
 
     def take_output(self, now: float) -> list[Output]:

@@ -19,9 +19,9 @@ from plait_core.wire import Deliver
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
 from plait_core.wire.frame_types.session_frames import Late as LateTerm
 
-from ..options.limits import PUBLISHERS_MAX
+from ..options.limits import NOTICES_MAX, PUBLISHERS_MAX
 from ..options.settings import DEFAULT_BUFFER, Buffer
-from .notices import Gap, Late, Notice, Notices, Rerouted, SlowConsumer
+from .notices import Gap, Late, Notice, Rerouted, SlowConsumer, add_notice
 
 Arrival: TypeAlias = tuple[Deliver, int, int, float]
 """A queued delivery: frame, flags, position, and half the round-trip time on arrival. A plain tuple, because one is
@@ -160,7 +160,8 @@ class SubscriptionState:
         self._paths: dict[int, tuple[int, ...]] = {}  # path of the last event, by publisher
         # Last sequence numbers by publisher and priority; only of publishers that use priorities.
         self._last_sequences: dict[int, dict[int, int]] = {}
-        self.notices = Notices()
+        self.notices: deque[Notice] = deque(maxlen=NOTICES_MAX)
+        """Notices for the reader. The oldest are discarded when there are too many."""
         self.blocking = False
         self.acknowledged: list[int] = []
         """Acknowledged positions that are not sent to the broker yet."""
@@ -277,7 +278,7 @@ class SubscriptionState:
 
     def add_notice(self, notice: Notice) -> None:
         """Add a notice and wake the reader."""
-        self.notices.add(notice)
+        add_notice(self.notices, notice)
         self._signals.readable.append(self)
 
     def record_gap(self, gap: Gap, *, counted: bool = True) -> None:

@@ -340,7 +340,7 @@ class Application(Process):
         subscription = self.subscriptions.get(handle.id)
         if subscription is None:
             return
-        notices = handle.notices.items
+        notices = handle.notices
         while notices:
             notice = notices.popleft()
             if isinstance(notice, Gap):
