@@ -45,7 +45,7 @@ class BacklogWriter:
         """Remember a connection that could take more than this burst."""
         if not connection.takes_data:
             return
-        if connection.relay_buffer:
+        if connection.relay_buffer.copies:
             self.waiting[connection.id] = connection
         session = self._sessions.by_connection.get(connection.id)
         if session is not None:

@@ -52,7 +52,7 @@ class LinkWriter:
         self._counters.forwarded += 1
         if copy.flags & MARKED:
             self._observer.relayed(copy.frame, copy.delay_us, now)
-        if not connection.relay_buffer and connection.forward(copy):
+        if not connection.relay_buffer.copies and connection.forward(copy):
             if self._observer.telemetry is not None or copy.flags & MARKED:
                 self._report(connection, copy, 0, now)
         elif not connection.relay_buffer.add(copy):  # its publisher's broker still has it, and retransmits it
@@ -61,7 +61,7 @@ class LinkWriter:
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
         waiting = connection.relay_buffer
-        while waiting and connection.takes_data:
+        while waiting.copies and connection.takes_data:
             copy = waiting.take()
             waited_us = round((now - copy.at) * 1_000_000)
             copy = copy._replace(delay_us=copy.delay_us + waited_us)

@@ -80,10 +80,13 @@ class OverlayAdapter:
 
     def carry_out(self, now: float) -> None:
         """Carry out what the overlay wants done, and what it wants done because of that."""
-        handlers, overlay = self._handlers, self._overlay
+        handlers, overlay, forward = self._handlers, self._overlay, self._links.forward
         while overlay.pending:
             for output in overlay.take_outputs(now):
-                handlers[type(output)](output, now)
+                if type(output) is EventCopy:  # the most frequent one
+                    forward(output, now)
+                else:
+                    handlers[type(output)](output, now)
         if overlay.map.revision != self._map_revision:
             self._map_revision = overlay.map.revision
             self._broker_connections.look()

@@ -109,13 +109,10 @@ class Deliveries:
             self._observer.published(frame, subscriptions, [], [], delay_us, now)
         self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
-    def deliver_observed(
+    def deliver_traced(
         self, subscriptions: list[Subscription], tokens: list[int] | None, frame: EventFrame, delay_us: int, now: float
     ) -> None:
-        """Deliver an event. While events are marked, report which subscriptions took it and which queued it."""
-        if not self._observer.marked:
-            self.deliver(subscriptions, tokens, frame, delay_us, now)
-            return
+        """Deliver an event that may be traced, and report which subscriptions took it and which queued it."""
         before = [(subscription, subscription.delivered) for subscription in subscriptions]
         self.deliver(subscriptions, tokens, frame, delay_us, now)
         self._observer.tracing.handed(frame, before, delay_us)

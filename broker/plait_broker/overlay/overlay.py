@@ -120,7 +120,7 @@ class Overlay(OverlayState):
 
     def receive_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:
         """Handle the run of Forward frames that starts at index `at`. Return the index after it."""
-        self._begin(now)
+        self.now, self.pending = now, True
         neighbour = self.neighbours.get(broker)
         if neighbour is not None:
             neighbour.received_at = now
@@ -206,7 +206,7 @@ class Overlay(OverlayState):
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers. Return its position for each."""
-        self._begin(now)
+        self.now, self.pending = now, True
         return self.event_streams.publish(frame, homes, delay_us, flags, now)
 
     def acknowledge(self, root: int, position: int, now: float) -> None:
@@ -227,12 +227,18 @@ class Overlay(OverlayState):
     # --- time and outputs ---------------------------------------------------------------------------------------------
 
     def take_outputs(self, now: float) -> list[Output]:
-        """Return what is to be done since the last call, in order."""
-        self.now, self.pending = now, False
-        self._settle(now)
-        self.due_at = self._next_deadline()
-        taken = self.outputs[:]
-        self.outputs.clear()
+        """Return what is to be done since the last call, in order. Call it until nothing is `pending`: what follows
+        from the input as a whole, like acks, comes when all else is taken."""
+        outputs = self.outputs
+        if not outputs:
+            self.now = now
+            self._settle(now)
+            if not outputs:
+                self.pending = False
+                self.due_at = self._next_deadline()
+                return []
+        taken = outputs[:]
+        outputs.clear()
         return taken
 
     def tick(self, now: float) -> None:

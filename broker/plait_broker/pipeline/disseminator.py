@@ -43,6 +43,8 @@ class Disseminator:
         self._remote = remote_confirmations
         self.destinations = overlay.destinations
         """Returns the brokers that an event must reach. Bound once: it runs for every event."""
+        self.send = remote_confirmations.publish
+        """Sends an event to other brokers."""
         self.acknowledge = remote_confirmations.acknowledge
         """Acks another broker's event: this broker has charge of it."""
 
@@ -53,16 +55,13 @@ class Disseminator:
     ) -> list[int] | None:
         """Stage an event for the log, send it to other brokers, and await what its publisher asked for. Return the
         tokens that the subscriptions acknowledge it by."""
-        if not (frame.confirm or matched.durables or self._settings.log_filter is not None):
-            if destinations:
-                self._remote.publish(frame, destinations, delay_us, now, Confirm.NONE)
-            return None
+        subscriptions, durables, _ = matched
         subscribers = frame.confirm is Confirm.SUBSCRIBERS
         tokens, parties = self._stage(frame, matched, delay_us, now, subscribers=subscribers)
         if destinations:
             parties.update(self._remote.publish(frame, destinations, delay_us, now, frame.confirm))
         if frame.confirm:
-            count = len(matched.subscriptions) + len(matched.durables)
+            count = len(subscriptions) + len(durables)
             self._confirmations.begin(frame.publisher, frame.sequence, count, parties, now)
         return tokens
 
@@ -85,7 +84,7 @@ class Disseminator:
         waits for subscribers. Return the tokens that the subscriptions acknowledge it by."""
         subscribers = bool(event.flags & CONFIRM)
         tokens, parties = self._stage(event.frame, matched, delay_us, now, subscribers=subscribers)
-        self._remote.wait_for(event, parties, len(matched.subscriptions) + len(matched.durables), now)
+        self._remote.wait_for(event, parties, len(matched[0]) + len(matched[1]), now)
         return tokens
 
     def drop(self, event: ReceivedEvent, reason: DropReason, now: float) -> None:
@@ -106,8 +105,9 @@ class Disseminator:
     ) -> tuple[list[int] | None, set[Party]]:
         """Stage an event for the log if it must be stored. Return the tokens of the subscriptions if the publisher
         awaits `subscribers`, and the parties that confirm the event."""
+        subscriptions, durables, _ = matched
         parties: set[Party] = set()
-        tokens = self._deliveries.new_tokens(matched.subscriptions, parties) if subscribers else None
-        if matched.durables or self._settings.log_filter is not None:
-            self._durable_delivery.stage(frame, matched.durables, parties, delay_us, now, subscribers=subscribers)
+        tokens = self._deliveries.new_tokens(subscriptions, parties) if subscribers else None
+        if durables or self._settings.log_filter is not None:
+            self._durable_delivery.stage(frame, durables, parties, delay_us, now, subscribers=subscribers)
         return tokens, parties

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from plait_core.wire import EventFrame
 
@@ -13,14 +13,9 @@ from .sealed_events import SealedEvents
 from .sealed_matching import TagVerdict
 from .subscription_index import SubscriptionIndex
 
-
-class Match(NamedTuple):
-    """The subscriptions of this broker that get an event."""
-
-    subscriptions: list[Subscription]
-    durables: list[DurableSubscription]
-    verdict: TagVerdict | None
-    """The results of the event's tags; None for an event that is not sealed."""
+Match: TypeAlias = tuple[list[Subscription], list[DurableSubscription], TagVerdict | None]
+"""The subscriptions of this broker that get an event, the durable ones, and the results of its tags; None for an
+event that is not sealed."""
 
 
 class EventMatcher:
@@ -46,4 +41,4 @@ class EventMatcher:
             if not subscription.session.subscribe_open:
                 subscriptions = self._deliveries.permitted(subscriptions, frame, now)
                 break
-        return Match(subscriptions, durables, verdict)
+        return subscriptions, durables, verdict

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from plait_core.errors import FrameError
-from plait_core.wire import Publish
+from plait_core.wire import Confirm, Publish
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
@@ -49,12 +49,15 @@ class EventPipeline:
         self._marked = context.observer.marked
         self._admission = admission
         self._gate = gate
-        self._matcher = matcher
+        self._match = matcher.match
         self._sealed = matcher.sealed
         self._tags = matcher.sealed.tags
         self._keys_here = matcher.sealed.keys_here
         self._keys_elsewhere = matcher.sealed.keys_elsewhere
         self._disseminator = disseminator
+        self._destinations = disseminator.destinations
+        self._send = disseminator.send
+        self._acknowledge = disseminator.acknowledge
         self._deliveries = deliveries
         self._receipts = receipts
         self._broker_events = broker_events
@@ -81,17 +84,23 @@ class EventPipeline:
         if not self._admission.admit(session, frame):
             self._disseminator.repeat(frame, delay_us, now)
             return
-        matched = self._matcher.match(frame, self._keys_here or self._keys_elsewhere, now)
-        destinations = self._disseminator.destinations(frame, matched.verdict)
-        awaited = matched.durables or frame.confirm or self._settings.log_filter is not None
-        if len(matched.subscriptions) == 1 and not (destinations or awaited or self._marked):  # most events
-            self._deliveries.deliver(matched.subscriptions, None, frame, delay_us, now, True)
+        matched = self._match(frame, self._keys_here or self._keys_elsewhere, now)
+        subscriptions, durables, verdict = matched
+        destinations = self._destinations(frame, verdict)
+        awaited = durables or frame.confirm or self._settings.log_filter is not None
+        if len(subscriptions) == 1 and not (destinations or awaited or self._marked):  # most events
+            self._deliveries.deliver(subscriptions, None, frame, delay_us, now, True)
             return
-        self._observer.published(frame, matched.subscriptions, matched.durables, destinations, delay_us, now)
-        tokens = self._disseminator.disseminate(frame, matched, destinations, delay_us, now)
-        if matched.subscriptions:
-            self._deliveries.deliver_observed(matched.subscriptions, tokens, frame, delay_us, now)
-        elif not (matched.durables or destinations):
+        self._observer.published(frame, subscriptions, durables, destinations, delay_us, now)
+        tokens: list[int] | None = None
+        if awaited:
+            tokens = self._disseminator.disseminate(frame, matched, destinations, delay_us, now)
+        elif destinations:
+            self._send(frame, destinations, delay_us, now, Confirm.NONE)
+        if subscriptions:
+            deliver = self._deliveries.deliver_traced if self._marked else self._deliveries.deliver
+            deliver(subscriptions, tokens, frame, delay_us, now)
+        elif not (durables or destinations):
             self._counters.dropped[DropReason.UNMATCHED] += 1
 
     # --- events of other brokers --------------------------------------------------------------------------------------
@@ -100,7 +109,7 @@ class EventPipeline:
         """Take an event of another broker's publisher."""
         try:
             if event.frame.publisher == event.root:  # the broker itself has published it
-                self._disseminator.acknowledge(event, now)
+                self._acknowledge(event, now)
                 self._broker_events.deliver(event.frame, event.frame.attributes(), event.delay_us, now)
             elif not ((self._keys_here or self._tags.waits) and self._sealed.hold_remote(event, now)):
                 self._admit_remote(event, now)
@@ -122,17 +131,18 @@ class EventPipeline:
             return
         if flags & MARKED:
             self._observer.follow(event, now)
-        matched = self._matcher.match(frame, self._keys_here, now)
+        subscriptions, durables, verdict = self._match(frame, self._keys_here, now)
         if flags & LOGGED:
-            matched = matched._replace(subscriptions=[])
-        self._observer.arrived(event, matched.subscriptions, matched.durables, delay_us, now)
+            subscriptions = []
+        self._observer.arrived(event, subscriptions, durables, delay_us, now)
         tokens: list[int] | None = None
-        if flags & CONFIRM or matched.durables or self._settings.log_filter is not None:
-            tokens = self._disseminator.confirm(event, matched, delay_us, now)
+        if flags & CONFIRM or durables or self._settings.log_filter is not None:
+            tokens = self._disseminator.confirm(event, (subscriptions, durables, verdict), delay_us, now)
         else:
-            self._disseminator.acknowledge(event, now)
-        if matched.subscriptions:
-            self._deliveries.deliver_observed(matched.subscriptions, tokens, frame, delay_us, now)
+            self._acknowledge(event, now)
+        if subscriptions:
+            deliver = self._deliveries.deliver_traced if self._marked else self._deliveries.deliver
+            deliver(subscriptions, tokens, frame, delay_us, now)
 
     # --- events that have waited --------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ def test_a_copy_is_written_at_once_while_the_link_takes_data(link: Link) -> None
     link.writer.forward(copy(link.number, 5, at=2.0, delay_us=70), 2.0)
     (sent,) = link.sent()
     assert (sent.sequence, sent.delay_us, sent.path) == (5, 70, (1,))
-    assert not link.connection.relay_buffer
+    assert not link.connection.relay_buffer.copies
     assert link.near.counters.forwarded == 1
 
 
@@ -66,10 +66,10 @@ def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(l
     link.writer.forward(copy(link.number, 1, at=2.0, delay_us=70), 2.0)
     link.writer.forward(copy(link.number, 2, at=2.5), 2.5)
     assert link.sent() == []
-    assert len(link.connection.relay_buffer) == 2
+    assert len(link.connection.relay_buffer.copies) == 2
     link.unblock(3.0)
     assert [(sent.sequence, sent.delay_us) for sent in link.sent()] == [(1, 1_000_070), (2, 500_000)]
-    assert not link.connection.relay_buffer
+    assert not link.connection.relay_buffer.copies
 
 
 def test_a_later_copy_does_not_overtake_those_that_wait(link: Link) -> None:

@@ -15,25 +15,23 @@ them."""
 class RelayBuffer:
     """One connection's."""
 
-    __slots__ = ("_bytes", "_copies")
+    __slots__ = ("_bytes", "copies")
 
     def __init__(self) -> None:
-        self._copies: deque[EventCopy] = deque()
+        self.copies: deque[EventCopy] = deque()
+        """The copies that wait, in order."""
         self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._copies)
 
     def add(self, copy: EventCopy) -> bool:
         """Append a copy. Return False if the buffer is full."""
         if self._bytes > RELAY_BYTES_MAX:
             return False
-        self._copies.append(copy)
+        self.copies.append(copy)
         self._bytes += len(copy.frame.block)
         return True
 
     def take(self) -> EventCopy:
         """Remove the oldest copy and return it."""
-        copy = self._copies.popleft()
+        copy = self.copies.popleft()
         self._bytes -= len(copy.frame.block)
         return copy

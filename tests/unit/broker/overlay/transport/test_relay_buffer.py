@@ -13,9 +13,9 @@ def test_copies_leave_in_order() -> None:
     buffer = RelayBuffer()
     for sequence in range(1, 6):
         assert buffer.add(copy(1, sequence))
-    assert len(buffer) == 5
+    assert len(buffer.copies) == 5
     assert [buffer.take().frame.sequence for _ in range(5)] == [1, 2, 3, 4, 5]
-    assert not buffer
+    assert not buffer.copies
 
 
 def test_the_buffer_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,7 @@ def test_the_buffer_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
     buffer = RelayBuffer()
     added = [buffer.add(copy(1, sequence)) for sequence in range(1, 8)]
     assert added == [True] * 4 + [False] * 3, "it exceeds the bound by one copy at most"
-    assert len(buffer) == 4
+    assert len(buffer.copies) == 4
 
 
 def test_a_copy_that_leaves_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
