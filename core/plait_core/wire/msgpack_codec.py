@@ -64,7 +64,7 @@ def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 _SMALL_MAP_MAX: Final = 0x8F
 """The tag of a map with up to 15 entries is one byte. Most control frames are one such map of scalars."""
 _NO_CONTAINERS: Final = bytes(tag for tag in range(256) if not (0x80 <= tag <= 0x9F or 0xDC <= tag <= 0xDF))
-"""The bytes that open neither a map nor a list. Bytes with one other byte cannot nest, whatever they are."""
+"""The bytes that open neither a map nor a list. With a single other byte, the first one, nothing can nest."""
 
 _unpack_flat: Final = unpacker()
 # No max_*_len: check_nesting has compared every length with the bytes that are really there.
