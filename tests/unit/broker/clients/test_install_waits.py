@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from one_overlay import OneOverlay
 
+from plait_broker.clients.access import Caller, Principal
+from plait_broker.clients.connection import Connection
 from plait_broker.clients.install_waits import InstallWaits
+from plait_broker.clients.sessions import Sessions
 from plait_broker.overlay.outputs import Advertised, Installed
 from plait_broker.pipeline.advertisement_gate import AdvertisementGate
 from plait_core.filters import parse
+from plait_core.ids import new_id
 from plait_core.matching import new_index
+from plait_core.wire import VERSION_MAX, VERSION_MIN, Frame, FrameDecoder, Hello, Role
 from plait_core.wire.frame_types.envelope_frames import envelop_message
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
+from plait_core.wire.frame_types.session_frames import Done
 
 ME, NEAR = 1, 2
-FIRST, SECOND = (70, 1), (70, 2)
+SESSION = new_id(Random(1))
+FIRST, SECOND = (SESSION, 1), (SESSION, 2)
 """Two requests of one session."""
 
 
+def frames(data: bytes, version: int) -> list[Frame]:
+    """Decode all frames of some bytes."""
+    decoder = FrameDecoder(version=version or VERSION_MAX)
+    decoder.feed(data)
+    return decoder.take()
+
+
 class Waits:
-    """The waiting requests of a broker with one neighbour, whose clients publish x >= 0."""
+    """The waiting requests of a broker with one neighbour, whose clients publish x >= 0, and one connected client."""
 
     def __init__(self) -> None:
         self.one = OneOverlay(ME)
-        self.waits = InstallWaits(self.one.overlay, AdvertisementGate(self.one.overlay, new_index, 0.0))
+        sessions = Sessions(Random(1))
+        hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, "c", 7, (), None, None)
+        session = sessions.open(hello, Principal("c"))
+        assert session.id == SESSION, "drawn first"
+        self.connection = Connection(1, Caller("memory"), (), {}, 0.0)
+        self.connection.handshake.receive(hello)
+        self.connection.handshake.welcome(broker_name="b", broker=ME, session=SESSION, heartbeat_s=5.0)
+        sessions.attach(session, self.connection)
+        self.waits = InstallWaits(self.one.overlay, AdvertisementGate(self.one.overlay, new_index, 0.0), sessions)
         self.one.link_up(NEAR)
         self.one.learn(Advertisement(NEAR, 1, 1, "x >= 0"), NEAR)
         self.one.clear()
 
     def ack(self) -> list[tuple[int, int]]:
-        """Have the neighbour ack our newest interest update. Return the requests to answer."""
+        """Have the neighbour ack our newest interest update. Return the requests that are answered."""
         update = self.one.messages(InterestUpdate)[-1]
         fingerprint = self.one.overlay.advertisements.fingerprint(NEAR)
         ack = InterestAck(ME, NEAR, update.versions[0], fingerprint, update.versions[0])
@@ -37,10 +61,17 @@ class Waits:
         return self.installed()
 
     def installed(self) -> list[tuple[int, int]]:
-        """Return the requests to answer now."""
-        numbers = [output.number for output in self.one.of(Installed)]
+        """Return the requests that are answered because of what is installed now."""
+        for output in self.one.of(Installed):
+            self.waits.installed(output, 0.0)
         self.one.clear()
-        return [request for number in numbers for request in self.waits.installed(number)]
+        return self.answered()
+
+    def answered(self) -> list[tuple[int, int]]:
+        """Return the requests that are answered since the last call."""
+        send = self.connection.take(0.0)
+        found = frames(b"".join(send.chunks) if send is not None else b"", self.connection.version)
+        return [(SESSION, frame.request) for frame in found if isinstance(frame, Done)]
 
 
 @pytest.fixture
@@ -125,7 +156,8 @@ def test_an_advertisement_is_answered_once_the_other_brokers_have_seen_it(waits:
     assert waits.one.of(Advertised) == []
     waits.one.receive(NEAR, envelop_message(interest(1, overlay.advertisements.fingerprint(ME))))
     (output,) = waits.one.of(Advertised)
-    assert waits.waits.advertised(output.number) == [FIRST]
+    waits.waits.advertised(output, 0.0)
+    assert waits.answered() == [FIRST]
     assert waits.waits.answer_when_advertised(9, SECOND)
 
 
