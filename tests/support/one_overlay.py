@@ -55,13 +55,14 @@ class OneOverlay:
 
     def take(self) -> None:
         """Take the outputs, and store documents."""
-        for output in self.overlay.take_outputs(self.now):
-            self.outputs.append(output)
-            if isinstance(output, StoreDocument):
-                if output.document is None:
-                    self.stored.pop(output.key, None)
-                else:
-                    self.stored[output.key] = output.document
+        while self.overlay.pending:
+            for output in self.overlay.take_outputs(self.now):
+                self.outputs.append(output)
+                if isinstance(output, StoreDocument):
+                    if output.document is None:
+                        self.stored.pop(output.key, None)
+                    else:
+                        self.stored[output.key] = output.document
 
     def clear(self) -> None:
         """Forget the outputs so far."""

@@ -144,14 +144,16 @@ class Overlay(OverlayState):
         self.pending = True
         self.local_advertisements.advertise(number, filter, rate, values, self.now)
         self._documents.learn_all(self.now)
-        self._interest_changed()
+        if not self.strategy.passive:
+            self.strategy.interest_changed(self.me, self.now)
 
     def withdraw(self, number: int) -> None:
         """Withdraw an advertisement."""
         self.pending = True
         self.local_advertisements.withdraw(number)
         self._documents.learn_all(self.now)
-        self._interest_changed()
+        if not self.strategy.passive:
+            self.strategy.interest_changed(self.me, self.now)
 
     def announce_filter(
         self, number: int, filter: Filter, deposit: bytes = b"", *, durable: bool = False, within_us: int = 0
@@ -163,7 +165,8 @@ class Overlay(OverlayState):
         detect_s = self.settings.detect_s
         terms = InstallDeadlines(self.now, INSTALL_TIMES * detect_s, STORED_TIMES * detect_s)
         self.interest_sync.add(number, filter, deposit, terms, everywhere=durable, within_us=within_us)
-        self._interest_changed()
+        if not self.strategy.passive:
+            self.strategy.interest_changed(self.me, self.now)
 
     def withdraw_filter(self, number: int) -> None:
         """Remove a subscription's filter."""
@@ -171,7 +174,8 @@ class Overlay(OverlayState):
         self.interest_sync.remove(number)
         if number in self.local_durable_interest:
             self.local_durable_interest.remove(number)
-        self._interest_changed()
+        if not self.strategy.passive:
+            self.strategy.interest_changed(self.me, self.now)
 
     def recall(self, documents: Iterable[Signed], now: float) -> None:
         """Load the documents that were stored before a restart. Call it before there are links."""
@@ -258,10 +262,6 @@ class Overlay(OverlayState):
     def _begin(self, now: float) -> None:
         self.now, self.pending = now, True
 
-    def _interest_changed(self) -> None:
-        if not self.strategy.passive:
-            self.strategy.interest_changed(self.me, self.now)
-
     def _review_absent(self) -> None:
         """Compute which home brokers cannot send their interest now, if something has changed."""
         revisions = (self.remote_interest.changes, self.advertisements.revision)
@@ -283,8 +283,9 @@ class Overlay(OverlayState):
     def _settle(self, now: float) -> None:
         """Send the messages and report the results that follow from the input so far."""
         sync = self.interest_sync
-        for update in sync.take_updates(now, self._reaches):
-            self.unicast.send(update, now, [sync.tries(root) for root in update.to])
+        if sync.dirty or sync.installing or sync.unacked:
+            for update in sync.take_updates(now, self._reaches):
+                self.unicast.send(update, now, [sync.tries(root) for root in update.to])
         while sync.installed:
             self.outputs.append(Installed(sync.installed.pop(0)))
         while sync.silent:

@@ -132,12 +132,12 @@ class InterestSync:
         self._peers: dict[int, PeerInterest] = {}
         self._left: dict[int, int] = {}
         """By forgotten publisher's broker, the last version that was sent to it."""
-        self._dirty: dict[int, None] = {}
-        self._installing: dict[int, InstallDeadlines] = {}
+        self.dirty: dict[int, None] = {}
+        self.installing: dict[int, InstallDeadlines] = {}
         """Filters that are being installed."""
         self._check_at = math.inf
         """The time of the next install timeout."""
-        self._unacked = False
+        self.unacked = False
         """Whether a peer may have unacked changes."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers have now; the caller clears it."""
@@ -180,15 +180,15 @@ class InterestSync:
             self._within_us[number] = within_us
         if added or removed:
             self._export(added, removed)
-        self._installing[number] = terms or InstallDeadlines()
+        self.installing[number] = terms or InstallDeadlines()
         if everywhere:
             for root, peer in self._peers.items():
                 peer.asked.append(number)
-                self._dirty[root] = None
+                self.dirty[root] = None
 
     def remove(self, number: int) -> None:
         """Remove a subscription's filter."""
-        self._installing.pop(number, None)
+        self.installing.pop(number, None)
         self._outdate(number)
         self._export(*self._exports.remove(number))
         self._within_us.pop(number, None)
@@ -199,7 +199,7 @@ class InterestSync:
         """Begin to announce interest to a broker."""
         if root not in self._peers and root != self._me:
             peer = self._peers[root] = self._open_peer(root)
-            self._dirty[root] = None
+            self.dirty[root] = None
             for number in self._exports.system:  # every broker records
                 self._count_intersection(root, peer, number, 1)
 
@@ -208,7 +208,7 @@ class InterestSync:
         peer = self._peers[root]
         peer.offers = fingerprint
         peer.agreed = peer.agreed or peer.offers_there == fingerprint
-        self._dirty[root] = None
+        self.dirty[root] = None
 
     def offer(self, root: int, number: int, filter: Filter) -> None:
         """Add a broker's advertisement, or change its filter."""
@@ -238,7 +238,7 @@ class InterestSync:
         for number in [number for origin, number in self._handles if origin == root]:
             self.withdraw(root, number)
         peer = self._peers.pop(root, None)
-        self._dirty.pop(root, None)
+        self.dirty.pop(root, None)
         if peer is not None and peer.version:
             self._left[root] = peer.version
             if len(self._left) > BROKERS_MAX:
@@ -261,7 +261,7 @@ class InterestSync:
     @property
     def pending(self) -> bool:
         """Whether `take_updates` may return or install something."""
-        return bool(self._dirty or self._installing or self._unacked)
+        return bool(self.dirty or self.installing or self.unacked)
 
     def take_updates(self, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
         """Return the updates to send: new changes, and retransmissions. Equal ones for several brokers are one update,
@@ -269,11 +269,11 @@ class InterestSync:
         if not self.pending:
             self.due_at = math.inf
             return []
-        for root in self._dirty:
+        for root in self.dirty:
             peer = self._peers[root]
             self._make_changes(peer)
             self._request_acks(root, peer)
-        self._dirty.clear()
+        self.dirty.clear()
         alike: dict[tuple[int, _Content], list[tuple[int, int, int]]] = {}
         for root, peer in self._peers.items():
             if not peer.unacked:
@@ -299,7 +299,7 @@ class InterestSync:
                 )
                 alike.setdefault((place, content), []).append((root, change.version, change.offers))
         self._check_installed(now, reaches)
-        self._unacked = any(peer.unacked for peer in self._peers.values())
+        self.unacked = any(peer.unacked for peer in self._peers.values())
         deadline = self.next_deadline()
         self.due_at = math.inf if deadline is None else deadline
         updates = []
@@ -328,7 +328,7 @@ class InterestSync:
         if version < peer.acked:
             if asked > peer.acked:  # it has forgotten our interest
                 self._announce_all(peer)
-                self._dirty[root] = None
+                self.dirty[root] = None
             return
         if version > peer.acked:
             peer.tries, peer.mute, peer.stores_nothing = 0, False, False
@@ -339,11 +339,11 @@ class InterestSync:
         peer.acked = version
         while peer.unacked and peer.unacked[0].version <= version:
             peer.unacked.popleft()
-        self._dirty[root] = None
+        self.dirty[root] = None
 
     def next_deadline(self) -> float | None:
         """Return when `take_updates` is to be called, or None when nothing is pending."""
-        if self._dirty:
+        if self.dirty:
             return 0.0
         if not self.pending:
             return None
@@ -370,7 +370,7 @@ class InterestSync:
             for root, peer in self._peers.items():
                 if peer.refcount.pop(number, 0):
                     peer.dirty[number] = None
-                    self._dirty[root] = None
+                    self.dirty[root] = None
         for number in added:
             if number in self._exports.system:
                 for root, peer in self._peers.items():
@@ -388,7 +388,7 @@ class InterestSync:
         else:
             peer.refcount.pop(exported, None)
         peer.dirty[exported] = None
-        self._dirty[root] = None
+        self.dirty[root] = None
 
     def _make_changes(self, peer: PeerInterest) -> None:
         """Turn the dirty filters into changes."""
@@ -415,12 +415,12 @@ class InterestSync:
 
     def _request_acks(self, root: int, peer: PeerInterest) -> None:
         """Have a broker ack filters that are installed everywhere; by an empty change if no other is pending."""
-        asked = [number for number in peer.asked if number in self._installing]
+        asked = [number for number in peer.asked if number in self.installing]
         peer.asked.clear()
         if asked and peer.version == peer.sent:
             self._change(peer, [], [])
         for number in asked:
-            self._installing[number].versions[root] = peer.version
+            self.installing[number].versions[root] = peer.version
 
     def _announce_all(self, peer: PeerInterest) -> None:
         """Replace all unacked changes by the whole table."""
@@ -450,7 +450,7 @@ class InterestSync:
     def _open_peer(self, root: int) -> PeerInterest:
         version = self._left.pop(root, 0)
         if version:
-            self._dirty[root] = None
+            self.dirty[root] = None
         return PeerInterest(version=version, sent=version, acked=version, whole=version > 0)
 
     def _change(
@@ -465,7 +465,7 @@ class InterestSync:
     ) -> None:
         """Append a change. With `last`, the peer then has all filters that meet its known advertisements."""
         peer.version += 1
-        self._unacked = True
+        self.unacked = True
         if last:
             peer.offers_announced = peer.offers
         filters = tuple(self._exports[number].text for number in added)
@@ -485,11 +485,11 @@ class InterestSync:
     def _check_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
         """Move filters that no reachable broker has to ack any more to `installed`."""
         self._check_at = math.inf
-        peers = [(root, peer) for root, peer in self._peers.items() if reaches(root)] if self._installing else []
+        peers = [(root, peer) for root, peer in self._peers.items() if reaches(root)] if self.installing else []
         if not peers:
-            self.installed += self._installing
-            self._installing.clear()
-        for number, terms in list(self._installing.items()):
+            self.installed += self.installing
+            self.installing.clear()
+        for number, terms in list(self.installing.items()):
             coverer = self._exports.coverer(number)
             for root, peer in peers:
                 until = self._ack_deadline(terms, coverer, root, peer, now)
@@ -497,7 +497,7 @@ class InterestSync:
                     self._check_at = min(self._check_at, until)
                     break
             else:
-                del self._installing[number]
+                del self.installing[number]
                 self.installed.append(number)
 
     def _ack_deadline(self, terms: InstallDeadlines, coverer: int, root: int, peer: PeerInterest, now: float) -> float:
