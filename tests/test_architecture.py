@@ -78,7 +78,7 @@ IO_MODULES = {"command.py", "testing.py", "__main__.py"}
 def protocols() -> list[Path]:
     """The modules of the broker that do no I/O."""
     top = [path for path in sorted(BROKER.glob("*.py")) if path.name not in IO_MODULES]
-    return top + [path for room in ("pipeline", "clients", "overlay", "tracing") for path in modules(BROKER / room)]
+    return top + [path for room in ("pipeline", "clients", "adapter", "overlay", "tracing") for path in modules(BROKER / room)]
 
 
 TELEMETRY = ROOT / "core" / "plait_telemetry"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from .adapter.link_writer import LinkWriter
 from .clients.connection import Connection
 from .clients.delivery import Deliveries
 from .clients.durable_delivery import DurableDelivery
 from .clients.sessions import Sessions
-from .link_writer import LinkWriter
 from .outputs import ConnectionId
 from .settings import LiveSettings
 

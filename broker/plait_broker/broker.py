@@ -20,9 +20,11 @@ from plait_core.wire.frame_types.session_frames import Code
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import TelemetrySettings
 
+from .adapter.broker_names import BrokerNames
+from .adapter.overlay_adapter import OverlayAdapter
+from .adapter.overlay_parts import OverlayParts
 from .backlog import BacklogWriter
 from .clients.access import Caller, Gate
-from .clients.broker_names import BrokerNames
 from .clients.client_requests import ClientRequests
 from .clients.confirmations import Confirmations
 from .clients.connection import Connection
@@ -42,8 +44,6 @@ from .drop_reasons import DropReason
 from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Recovered
 from .overlay.discovery.broker_connections import BrokerConnections
 from .overlay.security.identity import Identity
-from .overlay_adapter import OverlayAdapter
-from .overlay_parts import OverlayParts
 from .pipeline.admission import Admission, PublishRefused
 from .pipeline.broker_events import BrokerEvents
 from .pipeline.disseminator import Disseminator
@@ -85,7 +85,7 @@ class Broker:
         self.started_at = self._now = now
         self.telemetry: BrokerTelemetry | None = None
         self._settings = LiveSettings(settings, gate)
-        self._counters = Counters()
+        counters = self._counters = Counters()
         self._connections: dict[ConnectionId, Connection] = {}
         self._outgoing: dict[ConnectionId, Connection] = {}
         self.sessions = Sessions(randomness)
@@ -93,7 +93,7 @@ class Broker:
         self.durables = DurableSubscriptions(self._settings, recovered)
         observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
-        context = BrokerContext(me, self.log, self._settings, self._clock, self._counters, self.confirmations, observer)
+        context = BrokerContext(me, self.log, self._settings, self._clock, counters, self.confirmations, observer)
         parts = OverlayParts(context, keys, self._connections, self.sessions, randomness, now, index)
         overlay = self.overlay = parts.overlay
         self._gate, self._join_gate = parts.gate, parts.join_gate
@@ -101,16 +101,16 @@ class Broker:
         self.interest = SubscriptionIndex(index, overlay, parts.install_waits, observer)
         self._subscriptions = Subscriptions(context, self.interest, self.durables)
         deliveries = self._deliveries = Deliveries(context, self._subscriptions)
-        self._tags: TagMatcher[WaitingEvent] = TagMatcher(self._counters.tags)
+        self._tags: TagMatcher[WaitingEvent] = TagMatcher(counters.tags)
         durable_delivery = DurableDelivery(context, self.durables, self._subscriptions, deliveries, self._tags)
         self._durable_delivery = durable_delivery
-        teardown = self._teardown = Teardown(self._counters, self.sessions, self.interest, self._subscriptions)
+        teardown = self._teardown = Teardown(counters, self.sessions, self.interest, self._subscriptions)
         self._admission = Admission(context)
-        sealed = SealedEvents(self._counters, self._tags, self.interest, overlay.remote_interest)
+        sealed = SealedEvents(counters, self._tags, self.interest, overlay.remote_interest)
         matcher = EventMatcher(observer, self.interest, sealed, deliveries)
         disseminator = Disseminator(context, overlay, sealed, deliveries, durable_delivery, remote)
         self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, remote)
-        broker_events = BrokerEvents(self._counters, self.interest, deliveries, remote)
+        broker_events = BrokerEvents(counters, self.interest, deliveries, remote)
         self._pipeline = EventPipeline(
             context, self._admission, self._gate, matcher, disseminator, deliveries, self._receipts, broker_events
         )
@@ -119,9 +119,7 @@ class Broker:
             self.durables, durable_delivery, parts.install_waits, self._pipeline,
         )  # fmt: skip
         self._backlog = BacklogWriter(self._settings, self.sessions, deliveries, durable_delivery, parts.links)
-        self.broker_connections = BrokerConnections(
-            me, self._settings, overlay, self._counters, randomness, now, teardown
-        )
+        self.broker_connections = BrokerConnections(me, self._settings, overlay, counters, randomness, now, teardown)
         self._keepalive = Keepalive(
             context, randomness, self._connections, self.sessions,
             teardown, self.interest, BrokerNames(overlay.map), now,

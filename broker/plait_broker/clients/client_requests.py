@@ -24,6 +24,7 @@ from plait_core.wire.frame_types.session_frames import (
 )
 from plait_core.wire.frame_types.trace_frames import Trace
 
+from ..adapter.install_waits import InstallWaits
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..pipeline.admission import PublishRefused
@@ -33,7 +34,6 @@ from .access import ALL, Principal, Rules
 from .delivery_queue import DeliveryQueue
 from .durable_delivery import DurableDelivery
 from .durable_subscriptions import DurableSubscriptions, WaitingRequest
-from .install_waits import InstallWaits
 from .sessions import ClientAdvertisement, DurableSubscription, Session, Sessions, Subscription
 from .subscriptions import Subscriptions
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from plait_core.wire import Frame, Hello, Role
 from plait_core.wire.frame_types.session_frames import Code
 
+from ..adapter.join_gate import JoinGate
 from ..context import BrokerContext
 from ..overlay.discovery.broker_connections import BrokerConnections
 from ..pipeline.admission import Admission
 from .access import Caller, Principal
 from .connection import Connection
-from .join_gate import JoinGate
 from .keepalive import Keepalive
 from .sessions import Session, Sessions
 from .subscriptions import Subscriptions

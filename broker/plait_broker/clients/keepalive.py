@@ -12,10 +12,10 @@ from plait_core.ids import Randomness, new_id
 from plait_core.wire import Ping
 from plait_core.wire.frame_types.session_frames import Code
 
+from ..adapter.broker_names import BrokerNames
 from ..context import BrokerContext
 from ..outputs import ConnectionId
 from ..pipeline.subscription_index import SubscriptionIndex
-from .broker_names import BrokerNames
 from .connection import Connection
 from .sessions import Session, Sessions
 from .teardown import Teardown

@@ -10,13 +10,13 @@ from plait_core.limits import ACKNOWLEDGED_MAX
 from plait_core.wire import Publish
 from plait_core.wire.frame_types.session_frames import Code, Receipt, Refusal
 
+from ..adapter.remote_confirmations import RemoteConfirmations
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..pipeline.admission import Admission, PublishRefused
 from ..pipeline.subscription_index import SubscriptionIndex
 from .confirmations import LOG, Outcome, SilentBroker
 from .connection import Connection
-from .remote_confirmations import RemoteConfirmations
 from .sessions import DurableSubscription, Session, Sessions
 
 NAMED_MAX: Final = 3

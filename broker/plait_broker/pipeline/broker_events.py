@@ -5,8 +5,8 @@ from __future__ import annotations
 from plait_core.values import Attributes
 from plait_core.wire import Confirm, EventFrame
 
+from ..adapter.remote_confirmations import RemoteConfirmations
 from ..clients.delivery import Deliveries
-from ..clients.remote_confirmations import RemoteConfirmations
 from ..counters import Counters
 from ..drop_reasons import DropReason
 from .subscription_index import SubscriptionIndex

@@ -6,10 +6,10 @@ from plait_core.wire import Confirm, EventFrame, Publish
 from plait_core.wire.frame_types.overlay_frames import CONFIRM
 from plait_core.wire.frame_types.session_frames import Code
 
+from ..adapter.remote_confirmations import RemoteConfirmations
 from ..clients.confirmations import Party
 from ..clients.delivery import Deliveries
 from ..clients.durable_delivery import DurableDelivery
-from ..clients.remote_confirmations import RemoteConfirmations
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..overlay import Overlay, ReceivedEvent

@@ -12,8 +12,8 @@ from plait_core.values import Attributes
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.session_frames import Matching
 
+from ..adapter.install_waits import InstallWaits
 from ..clients.delivery_queue import Waiting
-from ..clients.install_waits import InstallWaits
 from ..clients.sessions import ClientAdvertisement, DurableSubscription, Subscription
 from ..overlay import Overlay
 from .observer import EventObserver

@@ -10,11 +10,11 @@ from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
-from .clients.durable_subscriptions import DurableSubscriptions
-from .outputs import Remark
-from .overlay import ReceivedEvent
-from .overlay.discovery.broker_connections import BrokerConnections
-from .overlay.outputs import (
+from ..clients.durable_subscriptions import DurableSubscriptions
+from ..outputs import Remark
+from ..overlay import ReceivedEvent
+from ..overlay.discovery.broker_connections import BrokerConnections
+from ..overlay.outputs import (
     Acked,
     Advertised,
     CloseLink,
@@ -28,11 +28,11 @@ from .overlay.outputs import (
     SendFrame,
     StoreDocument,
 )
-from .overlay.transport.event_copy import EventCopy
+from ..overlay.transport.event_copy import EventCopy
+from ..pipeline.pipeline import EventPipeline
+from ..pipeline.subscription_index import SubscriptionIndex
+from ..tracing.explainer import Explainer
 from .overlay_parts import OverlayParts
-from .pipeline.pipeline import EventPipeline
-from .pipeline.subscription_index import SubscriptionIndex
-from .tracing.explainer import Explainer
 
 
 class OverlayAdapter:

@@ -7,10 +7,10 @@ from typing import TypeAlias
 from plait_core.filters import Filter
 from plait_core.wire.frame_types.session_frames import Done
 
+from ..clients.sessions import Sessions
 from ..overlay import Overlay
 from ..overlay.outputs import Advertised, Installed
 from ..pipeline.advertisement_gate import AdvertisementGate
-from .sessions import Sessions
 
 ClientRequest: TypeAlias = tuple[int, int]
 """A session and the number of its request."""

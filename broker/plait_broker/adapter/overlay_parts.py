@@ -8,18 +8,18 @@ from collections.abc import Callable
 from plait_core.ids import Randomness
 from plait_core.matching import Index
 
-from .clients.connection import Connection
-from .clients.install_waits import InstallWaits
-from .clients.join_gate import JoinGate
-from .clients.remote_confirmations import RemoteConfirmations
-from .clients.sessions import Sessions
-from .context import BrokerContext
+from ..clients.connection import Connection
+from ..clients.sessions import Sessions
+from ..context import BrokerContext
+from ..outputs import ConnectionId
+from ..overlay import Incarnation, Overlay
+from ..overlay.security.identity import Identity
+from ..pipeline.advertisement_gate import AdvertisementGate
+from ..settings import overlay_settings
+from .install_waits import InstallWaits
+from .join_gate import JoinGate
 from .link_writer import LinkWriter
-from .outputs import ConnectionId
-from .overlay import Incarnation, Overlay
-from .overlay.security.identity import Identity
-from .pipeline.advertisement_gate import AdvertisementGate
-from .settings import overlay_settings
+from .remote_confirmations import RemoteConfirmations
 
 
 class OverlayParts:

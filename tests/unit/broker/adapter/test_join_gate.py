@@ -6,7 +6,7 @@ import pytest
 from two_brokers import Wire, broker, frames
 
 from plait_broker import Broker, BrokerSettings, Caller
-from plait_broker.clients.join_gate import CALM_S
+from plait_broker.adapter.join_gate import CALM_S
 from plait_broker.outputs import Send
 from plait_broker.settings import LinkSettings
 from plait_core.wire import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from plait_core.wire.frame_types.session_frames import Brokers
 
+from ..clients.connection import Connection
 from ..overlay.topology.link_state import LinkStateDatabase
-from .connection import Connection
 
 
 class BrokerNames:

@@ -14,11 +14,11 @@ from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
 
+from ..clients.confirmations import LOG, Outcome, Party, SilentBroker
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..overlay import Overlay, ReceivedEvent
 from ..overlay.outputs import Acked, Lost
-from .confirmations import LOG, Outcome, Party, SilentBroker
 
 _STORED: Final = 0
 _ANSWERED: Final = 1

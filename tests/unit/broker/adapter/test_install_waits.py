@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from one_overlay import OneOverlay
 
+from plait_broker.adapter.install_waits import InstallWaits
 from plait_broker.clients.access import Caller, Principal
 from plait_broker.clients.connection import Connection
-from plait_broker.clients.install_waits import InstallWaits
 from plait_broker.clients.sessions import Sessions
 from plait_broker.overlay.outputs import Advertised, Installed
 from plait_broker.pipeline.advertisement_gate import AdvertisementGate

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from plait_core.wire.frame_types.trace_frames import MARKED
 
-from .clients.connection import Connection
-from .counters import Counters
-from .outputs import ConnectionId
-from .overlay import Overlay
-from .overlay.outputs import CopyDropped, RelayFrame, SendFrame
-from .overlay.transport.event_copy import EventCopy
-from .pipeline.observer import EventObserver
+from ..clients.connection import Connection
+from ..counters import Counters
+from ..outputs import ConnectionId
+from ..overlay import Overlay
+from ..overlay.outputs import CopyDropped, RelayFrame, SendFrame
+from ..overlay.transport.event_copy import EventCopy
+from ..pipeline.observer import EventObserver
 
 
 class LinkWriter:

@@ -6,8 +6,8 @@ import pytest
 from copies import copy, publish
 from two_brokers import Wire, frames, linked
 
+from plait_broker.adapter.link_writer import LinkWriter
 from plait_broker.clients.connection import BURST_BYTES_MAX, CONTROL_BYTES_MAX
-from plait_broker.link_writer import LinkWriter
 from plait_broker.overlay.outputs import CopyDropped, RelayFrame, SendFrame
 from plait_broker.overlay.transport import relay_buffer
 from plait_core.wire import VERSION_MAX, Forward, Ping

@@ -9,8 +9,8 @@ from typing import Final
 
 from plait_core.wire import Hello
 
+from ..clients.connection import Connection
 from ..overlay import Overlay
-from .connection import Connection
 
 CALM_S: Final = 0.1
 """Time after interest came from all known brokers: link states of further brokers behind them arrive within it."""
