@@ -171,7 +171,7 @@ class Segment:
         announcements = Announcements("plait", SECRET, number + 1, f"b{number}", "", 4000 + number, rng, 0.0)
 
         def receive(datagram: bytes, host: str, now: float) -> None:
-            found = announcements.hear(datagram, host, now)
+            found = announcements.receive(datagram, host, now)
             if found is not None:
                 self.found[number].append(found)
                 self.changed.set()
