@@ -38,8 +38,8 @@ from ..one_broker.disks import Disk, DiskTerms
 from ..timeline import CALENDAR_US
 from .network import Endpoint, LinkConnection, OverlayNetwork
 
-PROBE_S: Final = 0.005
-"""Seconds of a test of tags."""
+TAG_TEST_S: Final = 0.005
+"""Usual duration of a tag test."""
 
 NO_LOG: Final = "this broker keeps no log"
 
@@ -55,6 +55,8 @@ class NodeTerms:
     """What all lives of a broker have in common."""
 
     settings: BrokerSettings
+    address: str = ""
+    """Where it listens."""
     logs: bool = False
     """Whether it has a log, by which its next life is recognised."""
     identity: MakeIdentity = no_identity
@@ -71,7 +73,7 @@ class OverlayNode(Endpoint):
         """`changed` is called when the broker starts, stops or pauses, or its number of links changes."""
         self.number = number
         self.name = terms.settings.name
-        self.address = f"127.0.0.1:{4700 + number}"
+        self.address = terms.address
         self.terms = terms
         self.dials: list[str] = []
         """Addresses of the brokers that it is configured to dial."""
@@ -85,6 +87,14 @@ class OverlayNode(Endpoint):
         self.connections: dict[int, LinkConnection] = {}
         self.remarks: list[str] = []
         """All remarks to its operator."""
+        self.dialled: list[str] = []
+        """All addresses that it has dialled."""
+        self.closed: dict[int, str] = {}
+        """By connection, the reason with which it has closed it."""
+        self.tag_tests = 0
+        """Tag tests of all lives."""
+        self.tag_test_s: float | None = TAG_TEST_S
+        """Duration of a tag test; None: it never ends."""
         self.disk: Disk | None = None
         self._network = network
         self._timeline = network.timeline
@@ -126,7 +136,7 @@ class OverlayNode(Endpoint):
         now, terms = self._timeline.now, self.terms
         self.changed_at = now
         self._history.add(Kind.STARTED, now, self.number)
-        linking = replace(terms.settings.linking, links=tuple(self.dials), address=self.address)
+        linking = replace(terms.settings.linking, links=(*terms.settings.linking.links, *self.dials))
         self.broker = Broker(
             replace(terms.settings, linking=linking),
             Random(f"{terms.seed}/{self.number}/{self.lives}"),
@@ -182,8 +192,7 @@ class OverlayNode(Endpoint):
 
     def accepted(self, connection: LinkConnection) -> None:
         """Take a connection that another broker or a client has opened."""
-        self.connections[connection.ids[1]] = connection
-        self._connected(connection, Caller("127.0.0.1:9"))
+        self.connected(connection, Caller("127.0.0.1:9"))
 
     def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
@@ -207,6 +216,11 @@ class OverlayNode(Endpoint):
                 self._changed()
             self.act()
 
+    def connected(self, connection: LinkConnection, caller: Caller) -> None:
+        """Take a connection that it has accepted, or dialled if the caller says so."""
+        self.connections[connection.ids[connection.side(self)]] = connection
+        self._connected(connection, caller)
+
     def _connected(self, connection: LinkConnection, caller: Caller) -> None:
         if self.paused:
             self._held.append(partial(self._connected, connection, caller))
@@ -220,8 +234,7 @@ class OverlayNode(Endpoint):
             if connection is not None:
                 self._network.close(connection, 0, killed=True)
         elif connection is not None:
-            self.connections[connection.ids[0]] = connection
-            self._connected(connection, Caller(address, dialled=address))
+            self.connected(connection, Caller(address, dialled=address))
         else:
             self._unreachable(address)
 
@@ -258,11 +271,13 @@ class OverlayNode(Endpoint):
     def _carry_out(self, broker: Broker, output: Output) -> None:
         life = self.lives
         match output:
-            case Close(id):
+            case Close(id, reason):
+                self.closed[id] = reason
                 connection = self.connections.get(id)
                 if connection is not None:
                     self._network.close(connection, connection.side(self))
             case Dial(address):
+                self.dialled.append(address)
                 self._network.dial_address(self, address, partial(self._dialled, life, address))
             case Persist(ticket):
                 if self.disk is None:
@@ -275,7 +290,9 @@ class OverlayNode(Endpoint):
                 else:
                     self.disk.fetch(output, partial(self._fetched, life))
             case Probe():
-                self._timeline.after(PROBE_S, partial(self._probed, life, output))
+                self.tag_tests += 1
+                if self.tag_test_s is not None:
+                    self._timeline.after(self.tag_test_s, partial(self._probed, life, output))
             case Remark(text):
                 self.remarks.append(text)
 

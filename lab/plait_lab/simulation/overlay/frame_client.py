@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
-from plait_core import Attributes
+from plait_core import Attributes, Value
 from plait_core.events import Event, EventId
 from plait_core.filters import Filter, parse
 from plait_core.ids import new_id
@@ -122,15 +122,24 @@ class FrameClient(Endpoint):
     number = -1
 
     def __init__(
-        self, node: OverlayNode, network: OverlayNetwork, rng: Random, observer: ClientObserver, name: str
+        self,
+        node: OverlayNode,
+        network: OverlayNetwork,
+        rng: Random,
+        observer: ClientObserver,
+        name: str,
+        publisher: int = 0,
     ) -> None:
+        """`publisher`: the id under which it publishes in all sessions; 0: it draws one for each."""
         self.node = node
         self.name = name
-        self.publisher = 0
+        self.publisher = publisher
         """The id under which it publishes in this session."""
         self.frames: list[Frame] = []
         """Received frames that are kept, if `keeps_frames`."""
         self.keeps_frames = False
+        self.acknowledges = True
+        """Whether it acknowledges deliveries that need it."""
         self.welcome: Welcome | None = None
         self.subscriptions: dict[int, FrameSubscription] = {}
         self.advertisements: dict[int, FrameAdvertisement] = {}
@@ -142,6 +151,8 @@ class FrameClient(Endpoint):
         self._rng = rng
         self._observer = observer
         self._link = Link((self, node), CLIENT_DELAY_S)
+        self._given = publisher
+        self._left = False
         self._decoder = FrameDecoder()
         self._numbers = 0
         self._requests: dict[int, tuple[FrameSubscription | FrameAdvertisement, Filter] | None] = {}
@@ -152,6 +163,11 @@ class FrameClient(Endpoint):
     def ready(self) -> bool:
         """Whether it is connected and all its requests are answered."""
         return self.welcome is not None and not self._requests
+
+    @property
+    def delivered(self) -> list[dict[str, Value]]:
+        """The attributes of all events in kept frames."""
+        return [dict(frame.attributes()) for frame in self.heard(Deliver)]
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -204,13 +220,19 @@ class FrameClient(Endpoint):
         )
 
     def publish(
-        self, attributes: Attributes, confirm: Confirm = Confirm.NONE, payload: bytes = b"x" * 20
+        self,
+        attributes: Attributes,
+        confirm: Confirm = Confirm.NONE,
+        payload: bytes = b"x" * 20,
+        *,
+        sequence: int = 0,
+        lifetime_us: int = 0,
     ) -> PublishedEvent | None:
-        """Publish an event. Return None if the client is not connected."""
+        """Publish an event, or repeat the one of a sequence number. Return None if the client is not connected."""
         if self.welcome is None or self.connection is None:
             return None
-        self.sequence += 1
-        event = Event(attributes, payload, self.publisher, self.sequence)
+        self.sequence = sequence or self.sequence + 1
+        event = Event(attributes, payload, self.publisher, self.sequence, lifetime_us=lifetime_us)
         at = self._network.timeline.now
         published = PublishedEvent(event.id, attributes, at, self, self.node.lives, confirm)
         if confirm:
@@ -221,9 +243,19 @@ class FrameClient(Endpoint):
 
     def write(self, *frames: ControlFrame) -> None:
         """Write frames, valid or not."""
+        version = VERSION_MAX if self.welcome is not None else VERSION_MIN
+        self.write_bytes(b"".join(encode_frame(frame, version) for frame in frames))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes, valid or not."""
         if self.connection is not None:
-            version = VERSION_MAX if self.welcome is not None else VERSION_MIN
-            self._network.write(self.connection, 0, b"".join(encode_frame(frame, version) for frame in frames))
+            self._network.write(self.connection, 0, data)
+
+    def leave(self) -> None:
+        """Close the connection and open no other."""
+        self._left = True
+        if self.connection is not None:
+            self._network.close(self.connection, 0)
 
     def heard(self, kind: type[_F]) -> list[_F]:
         """Return all kept frames of a type."""
@@ -256,7 +288,8 @@ class FrameClient(Endpoint):
             self._network.timeline.after(RETRY_S, self._connect)
             return
         self.connection = connection
-        self.publisher, self.sequence = new_id(self._rng), 0
+        if not self._given:
+            self.publisher, self.sequence = new_id(self._rng), 0
         self._decoder = FrameDecoder()
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, self.name, self.publisher, ("resume", "durable"))
         self.write(hello)
@@ -274,7 +307,8 @@ class FrameClient(Endpoint):
                 self.subscriptions[number] = FrameSubscription(self, number, one.filter, terms=one.terms)
         for advertisement in self.advertisements.values():
             advertisement.installed = False
-        self._connect()
+        if not self._left:
+            self._connect()
 
     def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
@@ -329,7 +363,7 @@ class FrameClient(Endpoint):
             if subscription is None:
                 continue  # it was on its way when the subscription ended
             self._observer.delivered(subscription, frame, delivery)
-            if delivery[1] & (CONFIRM | DURABLE):
+            if self.acknowledges and delivery[1] & (CONFIRM | DURABLE):
                 acknowledged.append(Acknowledge(delivery[0], (delivery[2],)))
         if acknowledged:
             self.write(*acknowledged)

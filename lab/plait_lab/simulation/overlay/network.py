@@ -172,6 +172,12 @@ class OverlayNetwork:
         if by.number >= 0:
             self.timeline.after(ATTEMPT_S, partial(attempt.answer, None))
 
+    def connect(self, link: Link) -> LinkConnection:
+        """Return a connection over a link that its first end has opened. The caller makes it known to the ends."""
+        connection = self._open(link, link.ends)
+        connection.established = True
+        return connection
+
     def write(self, connection: LinkConnection, side: int, data: bytes) -> None:
         """Write bytes."""
         if self.tap is not None and connection.link.number >= 0:
@@ -221,13 +227,18 @@ class OverlayNetwork:
             if reset:
                 self.reset(connection)
                 continue
-            for side, held in enumerate(connection.held):
-                for data in held:
-                    self.timeline.after(0.0, partial(self._arrive, connection, side, data))
-                held.clear()
+            for side in (0, 1):
+                self.release(connection, side)
         attempts, link.attempts = link.attempts, []
         for attempt in attempts:
             self.timeline.after(link.delay_s, partial(self._arrive_attempt, attempt))
+
+    def release(self, connection: LinkConnection, side: int) -> bool:
+        """Deliver at once what a silent link has held back of one side. Return whether there was anything."""
+        held, connection.held[side][:] = list(connection.held[side]), []
+        for data in held:
+            self.timeline.after(0.0, partial(self._deliver, connection, side, data))
+        return bool(held)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -249,7 +260,14 @@ class OverlayNetwork:
             return
         if connection.link.silent and connection.ends[side].number in connection.link.silent:
             connection.held[side].append(data)
-        elif data is not None:
+        else:
+            self._deliver(connection, side, data)
+
+    def _deliver(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
+        other = 1 - side
+        if not connection.open[other]:
+            return
+        if data is not None:
             connection.ends[other].received(connection, data)
         else:
             connection.open[other] = False
@@ -271,11 +289,15 @@ class OverlayNetwork:
         elif not listener.listens:
             self.timeline.after(link.delay_s, partial(attempt.answer, None))
         else:
-            self._ids += 2
-            connection = LinkConnection(link, (attempt.by, listener), (self._ids - 1, self._ids))
-            link.connections.append(connection)
+            connection = self._open(link, (attempt.by, listener))
             listener.accepted(connection)
             self.timeline.after(link.delay_s, partial(self._establish, attempt, connection))
+
+    def _open(self, link: Link, ends: tuple[Endpoint, Endpoint]) -> LinkConnection:
+        self._ids += 2
+        connection = LinkConnection(link, ends, (self._ids - 1, self._ids))
+        link.connections.append(connection)
+        return connection
 
     def _establish(self, attempt: Attempt, connection: LinkConnection) -> None:
         connection.established = True

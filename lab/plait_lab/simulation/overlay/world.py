@@ -35,12 +35,12 @@ meant to be subclassed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from plait_broker import BrokerSettings
+from plait_broker import Broker, BrokerSettings
 from plait_broker.overlay.security.identity import Identity
 from plait_broker.settings import LinkSettings
 from plait_core.matching import Index, new_index
@@ -68,6 +68,14 @@ SETTINGS: Final = BrokerSettings(
 """Settings of all brokers, but for their names, addresses and links."""
 
 
+LINKED_S: Final = 3.0
+"""Time until brokers without faults have measured their links and know each other."""
+
+CONNECT_S: Final = 60.0
+CONNECT_STEP_S: Final = 0.001
+"""Longest time until a client is connected, and how often that is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorldTerms:
     """What a world is made of."""
@@ -80,6 +88,11 @@ class WorldTerms:
     index: Callable[[], Index] = new_index
     forgets: bool = False
     """Whether brokers are absent for so long that others may forget them."""
+
+
+def address_of(number: int) -> str:
+    """Return the address that a broker listens at."""
+    return f"127.0.0.1:{4700 + number}"
 
 
 class World:
@@ -105,18 +118,23 @@ class World:
         self.truth = GroundTruth(self.timeline, self.network, self.nodes, forget_s=forget_s)
         self.oracle = DeliveryOracle(self.timeline, self.truth, self.clients, self.complain)
         self.wire = WireTap(self.network, self.nodes)
-        for number in range(brokers):
-            self.nodes.append(
-                OverlayNode(number, self.network, self._node_terms(number), self.history, self.truth.change)
-            )
-
-    def _node_terms(self, number: int) -> NodeTerms:
-        terms = self.terms
-        settings = replace(terms.settings, name=f"b{number}")
-        identity = Identity if terms.signed else no_identity
-        return NodeTerms(settings, terms.logs(number), identity, terms.index, str(self.seed))
+        for _ in range(brokers):
+            self.add_broker()
 
     # --- building -----------------------------------------------------------------------------------------------------
+
+    def add_broker(self, settings: BrokerSettings | None = None) -> OverlayNode:
+        """Add a broker that does not run yet, with settings of its own if they are given."""
+        number, terms = len(self.nodes), self.terms
+        address = address_of(number)
+        if settings is None:
+            linking = replace(terms.settings.linking, address=address)
+            settings = replace(terms.settings, name=f"b{number}", linking=linking)
+        identity = Identity if terms.signed else no_identity
+        node_terms = NodeTerms(settings, address, terms.logs(number), identity, terms.index, str(self.seed))
+        node = OverlayNode(number, self.network, node_terms, self.history, self.truth.change)
+        self.nodes.append(node)
+        return node
 
     def link(self, near: int, far: int, delay_s: float, *, both_dial: bool = False) -> Link:
         """Add a link. The first broker is configured to dial the second, and the second the first if `both_dial`.
@@ -127,12 +145,42 @@ class World:
             second.dials.append(first.address)
         return self.network.add_link(first, second, delay_s)
 
-    def client(self, broker: int) -> FrameClient:
-        """Add a client, which connects to its broker at once."""
-        name = f"client{len(self.clients)} of b{broker}"
-        client = FrameClient(self.nodes[broker], self.network, self.rng, self, name)
+    def client(self, broker: int, name: str = "", *, publisher: int = 0) -> FrameClient:
+        """Add a client, which connects to its broker at once. `publisher` is its id in all sessions, if given."""
+        name = name or f"client{len(self.clients)} of b{broker}"
+        client = FrameClient(self.nodes[broker], self.network, self.rng, self, name, publisher)
         self.clients.append(client)
         return client
+
+    def connected_client(self, broker: int, name: str = "", *, publisher: int = 0) -> FrameClient:
+        """Add a client that keeps all frames, and wait until it is connected."""
+        client = self.client(broker, name, publisher=publisher)
+        client.keeps_frames = True
+        connected = self.run_until(lambda: client.welcome is not None, CONNECT_S, step_s=CONNECT_STEP_S)
+        assert connected, f"{client.name} is not connected"
+        return client
+
+    def broker(self, number: int) -> Broker:
+        """Return a running broker."""
+        broker = self.nodes[number].broker
+        assert broker is not None, "it does not run"
+        return broker
+
+    def link_of(self, near: int, far: int) -> Link:
+        """Return the link between two brokers."""
+        link = self.network.link(self.nodes[near], self.nodes[far])
+        assert link is not None, "there is none"
+        return link
+
+    def cut(self, near: int, far: int) -> None:
+        """Cut the link between two brokers."""
+        self.network.cut(self.link_of(near, far))
+        self.truth.change()
+
+    def mend(self, near: int, far: int) -> None:
+        """Mend the link between two brokers."""
+        self.network.mend(self.link_of(near, far))
+        self.truth.change()
 
     def record_writes(self) -> None:
         """Add all that brokers write to each other to the history, for its hash."""
@@ -196,3 +244,19 @@ class World:
 
     def _record_write(self, connection: LinkConnection, side: int, data: bytes) -> None:
         self.history.add(Kind.WRITE, self.now, connection.link.number, connection.ends[side].number, *weights_in(data))
+
+
+LINKED: Final = WorldTerms(settings=BrokerSettings(), signed=True, logs=lambda number: True)
+"""Brokers as they are configured by default, with keys and logs."""
+
+
+def linked_world(delays_s: Mapping[tuple[int, int], float], *, seed: int = 0, terms: WorldTerms = LINKED) -> World:
+    """Return a world with these links, once its brokers have measured them and know each other."""
+    count = 1 + max((max(ends) for ends in delays_s), default=0)
+    world = World(seed, brokers=count, terms=terms)
+    for (near, far), delay_s in delays_s.items():
+        world.link(near, far, delay_s)
+    world.start()
+    world.run(LINKED_S)
+    assert sum(node.links for node in world.nodes) == 2 * len(delays_s), "they are linked"
+    return world
