@@ -15,7 +15,7 @@ from types import FrameType
 
 import plait
 import plait.testing
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import linked_world
 
 ROOT = Path(__file__).parent.parent
 AT_A = slice(5, 14)
@@ -48,14 +48,13 @@ def followed() -> Iterator[list[str]]:
 
 
 def over_a_chain() -> list[str]:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
-    publisher, subscriber = world.client(0, "publisher"), world.client(2, "subscriber")
+    world = linked_world({(0, 1): 0.001, (1, 2): 0.001})
+    publisher, subscriber = world.connected_client(0, "publisher"), world.connected_client(2, "subscriber")
     publisher.advertise("x >= 0")
     subscriber.subscribe("x >= 0")
-    world.run()
+    world.run(3.0)
     publisher.publish({"x": 1})
-    world.run()
+    world.run(3.0)
     with followed() as entered:
         publisher.publish({"x": 2})
         world.run(0.5)

@@ -9,16 +9,19 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sealed_world import HOUR_US, World, areas
+from sealed_world import HOUR_US, areas
+from sealed_world import World as SealedWorld
 
 from plait_broker import DropReason
 from plait_broker.pipeline.sealed_matching import TEST_S, TESTS_AHEAD, TESTS_PENDING_MAX
+from plait_core.filters import parse
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import SEALED, SEALED_HEAD
 from plait_core.wire import Confirm, Deliver
-from plait_core.wire.frame_types.session_frames import Receipt, Subscribe
+from plait_core.wire.frame_types.session_frames import Receipt
 from plait_crypto import Draft, PayloadSealer, SessionSealer, deposit
-from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
+from plait_lab.simulation.overlay.frame_client import FrameClient
+from plait_lab.simulation.overlay.world import World, linked_world
 
 SQUARE = {(0, 1): 0.002, (1, 2): 0.002, (2, 3): 0.002, (3, 0): 0.002}
 LONDON, PARIS = {"area": 3, "location": "London"}, {"area": 99, "location": "Paris"}
@@ -28,7 +31,7 @@ class Sealing:
     """The publisher's part of a realm. It seals the test's events."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.world = World.of(areas(), seed)
+        self.world = SealedWorld.of(areas(), seed)
         self.mark = {SEALED: self.world.realm.short_name.hex()}
         self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
@@ -63,18 +66,17 @@ def sealing() -> Sealing:
     return Sealing()
 
 
-def town(sealing: Sealing) -> tuple[LinkedBrokers, FrameClient, dict[str, FrameClient]]:
+def town(sealing: Sealing) -> tuple[World, FrameClient, dict[str, FrameClient]]:
     """Build a square of brokers: a publisher at the first, and readers with different keys at the others."""
-    world = LinkedBrokers(SQUARE)
-    world.run()
-    publisher = world.client(0)
+    world = linked_world(SQUARE)
+    publisher = world.connected_client(0)
     readers = {}
     for broker, filter in ((1, "location == 'London'"), (2, "area >= 64"), (3, "area < 16 and location == 'Paris'")):
-        reader = readers[filter] = world.client(broker)
+        reader = readers[filter] = world.connected_client(broker)
         reader.subscribe(sealing.filter, routing=sealing.deposit(filter))
     publisher.advertise(sealing.filter)
     world.run(1.0)
-    assert all(reader.done(1) for reader in readers.values())
+    assert world.ready
     return world, publisher, readers
 
 
@@ -88,8 +90,8 @@ def test_what_is_all_hidden_goes_where_its_tags_say(sealing: Sealing) -> None:
     assert payloads(london) == [payload for kind, payload in sent if kind is LONDON]
     assert payloads(high) == [payload for kind, payload in sent if kind is PARIS]
     assert not payloads(neither)
-    assert [broker.broker.counters.arrived for broker in world.brokers] == [0, 10, 5, 0], "pruned at the publisher's"
-    assert world.brokers[0].broker.counters.dropped[DropReason.UNMATCHED] == 5
+    assert [world.broker(number).counters.arrived for number in range(4)] == [0, 10, 5, 0], "pruned at the publisher's"
+    assert world.broker(0).counters.dropped[DropReason.UNMATCHED] == 5
     assert sum(len(receipt.sequences) for receipt in publisher.heard(Receipt)) == len(sent)
 
 
@@ -99,17 +101,17 @@ def test_steady_traffic_is_tested_once_for_each_session(sealing: Sealing) -> Non
         publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
     assert len(payloads(next(iter(readers.values())))) == 50
-    assert [len(broker.probes) for broker in world.brokers] == [1, 1, 0, 0]
+    assert [node.tag_tests for node in world.nodes] == [1, 1, 0, 0]
     sealing.anew()
     publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
-    assert [len(broker.probes) for broker in world.brokers] == [2, 2, 0, 0]
+    assert [node.tag_tests for node in world.nodes] == [2, 2, 0, 0]
 
 
 def test_a_publishers_order_holds_and_others_wait_for_nothing(sealing: Sealing) -> None:
     world, publisher, _ = town(sealing)
-    world.probe_s = 0.5
-    mine, other = world.client(0), world.client(0)
+    world.nodes[0].tag_test_s = 0.5
+    mine, other = world.connected_client(0), world.connected_client(0)
     mine.subscribe("true")
     world.run(0.5)
     order = []
@@ -126,13 +128,14 @@ def test_a_publishers_order_holds_and_others_wait_for_nothing(sealing: Sealing) 
 
 def test_a_test_that_does_not_end_costs_traffic_and_no_event(sealing: Sealing) -> None:
     world, publisher, readers = town(sealing)
-    world.probe_s = None
+    for node in world.nodes:
+        node.tag_test_s = None
     publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(TEST_S / 2)
     assert not any(payloads(reader) for reader in readers.values())
     world.run(2 * TEST_S)
     assert [len(payloads(reader)) for reader in readers.values()] == [1, 1, 1], "readers decide by themselves"
-    assert world.brokers[0].broker.counters.tags["untested"] == 1
+    assert world.broker(0).counters.tags["untested"] == 1
 
 
 def test_keys_of_other_epochs_leave_it_to_the_reader(sealing: Sealing) -> None:
@@ -143,9 +146,11 @@ def test_keys_of_other_epochs_leave_it_to_the_reader(sealing: Sealing) -> None:
     world.run(1.0)
     assert [len(payloads(reader)) for reader in readers.values()] == [1, 1, 1]
     _, high, _ = readers.values()
-    high.write(Subscribe(2, 1, sealing.filter, routing=sealing.deposit("area >= 64")))
+    (subscription,) = high.subscriptions.values()
+    subscription.terms["routing"] = sealing.deposit("area >= 64")
+    high.change(subscription, subscription.filter)
     world.run(1.0)
-    assert high.done(2)
+    assert subscription.installed
     publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
     assert [len(payloads(reader)) for reader in readers.values()] == [2, 1, 2], "who has deposited new keys is pruned"
@@ -154,19 +159,19 @@ def test_keys_of_other_epochs_leave_it_to_the_reader(sealing: Sealing) -> None:
 def test_whoever_deposits_nothing_gets_what_the_clear_says(sealing: Sealing) -> None:
     """One broker's subscriptions with and without keys: a filter covers those with the same deposit alone."""
     world, publisher, _ = town(sealing)
-    keyed, plain = world.client(2), world.client(2)
+    keyed, plain = world.connected_client(2), world.connected_client(2)
     keyed.subscribe(sealing.filter, routing=sealing.deposit("location == 'London'"))
     world.run(1.0)
     publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
     assert len(payloads(keyed)) == 1, "another subscription there has other keys"
-    plain.subscribe(sealing.filter)
+    subscription = plain.subscribe(sealing.filter)
     world.run(1.0)
     for kind in (PARIS, LONDON):
         publisher.publish(sealing.mark, payload=sealing.seal(kind))
     world.run(1.0)
     assert (len(payloads(keyed)), len(payloads(plain))) == (2, 2)
-    plain.write(Subscribe(3, 1, "n > 3"))
+    plain.change(subscription, parse("n > 3"))
     world.run(1.0)
     publisher.publish(sealing.mark, payload=sealing.seal({"area": 20, "location": "Paris"}))
     world.run(1.0)
@@ -187,7 +192,7 @@ def test_what_has_no_tags_is_counted_and_costs_a_bounded_time(sealing: Sealing) 
         publisher.publish(sealing.mark, payload=payload)
     publisher.publish(sealing.mark, payload=good)
     world.run(3.0)
-    first = world.brokers[0]
+    first = world.nodes[0]
     assert first.broker.counters.dropped[DropReason.BAD_TAGS] == len(hostile)
     assert [len(payloads(reader)) for reader in readers.values()] == [1, 0, 0]
     assert not first.broker.counters.tags["untested"]
@@ -196,24 +201,24 @@ def test_what_has_no_tags_is_counted_and_costs_a_bounded_time(sealing: Sealing) 
 def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
     """A publisher that begins a session with every event gets a few tests at a time; its other events wait."""
     world, publisher, readers = town(sealing)
-    world.probe_s = 0.01
+    world.nodes[0].tag_test_s = 0.01
     rng = Random(2)
     template = sealing.seal(LONDON)
     at = SEALED_HEAD.size + 30
     for _ in range(200):  # each another opening
         publisher.publish(sealing.mark, payload=template[:at] + rng.randbytes(4) + template[at + 4 :])
     world.run(0.005)
-    assert len(world.brokers[0].probes) == TESTS_AHEAD < TESTS_PENDING_MAX
-    honest = world.client(0)
+    assert world.nodes[0].tag_tests == TESTS_AHEAD < TESTS_PENDING_MAX
+    honest = world.connected_client(0)
     honest.publish(sealing.mark, payload=sealing.seal(PARIS))
     world.run(0.2)
     assert len(payloads(list(readers.values())[1])) == 1, "it has overtaken the crowd"
     world.run(10.0)
-    assert not world.brokers[0].broker._tags.waits
+    assert not world.broker(0)._tags.waits
 
 
 def test_a_deposit_beyond_its_bound_is_refused(sealing: Sealing) -> None:
-    world = LinkedBrokers({})
-    client = world.client(0)
+    world = linked_world({})
+    client = world.connected_client(0)
     with pytest.raises(ValueError, match="routing"):
         client.subscribe(sealing.filter, routing=bytes(DEPOSIT_BYTES_MAX + 1))

@@ -8,9 +8,10 @@ from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
 from plait_core.wire.frame_types.envelope_frames import SourceRouted
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StreamAck
+from plait_lab.simulation.overlay.broker_node import OverlayNode
 from plait_lab.simulation.overlay.hostile import ATTACKS
 from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import linked_world
 
 PATIENCE_S = 8.0
 """Upper bound for the delay of an event: the longest round of attempts over all source routes."""
@@ -46,7 +47,7 @@ def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
 def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_anything(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ControlUnicast, "_came_around", lambda *_: None)
+    monkeypatch.setattr(ControlUnicast, "_learn_reverse_route", lambda *_: None)
     assert any(" I1: " in complaint for complaint in HostileSoak(DIAMOND, 1, "drop").play())
 
 
@@ -72,12 +73,17 @@ def test_what_came_around_is_not_answered_around_for_ever() -> None:
     assert counts[0] == counts[1] > 0
 
 
+def write(node: OverlayNode, neighbour: int, frame: ControlFrame) -> None:
+    """Have a broker write any frame to a neighbour."""
+    node.overlay.sender.send(neighbour, frame)
+    node.overlay.pending = True
+    node.act()
+
+
 def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
-    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
-    world.run()
-    liar, between, last = (one.broker.overlay for one in world.brokers)
-    liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, b"garbage!"))
-    world.brokers[0].act()
+    world = linked_world({(0, 1): 0.010, (1, 2): 0.020})
+    liar, between, last = (node.overlay for node in world.nodes)
+    write(world.nodes[0], between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, b"garbage!"))
     world.run(1.0)
     assert last.counts["unexpected"] == 1
     assert between.me in last.neighbours
@@ -86,12 +92,10 @@ def test_who_hands_on_nonsense_that_it_cannot_read_is_not_shunned() -> None:
 @pytest.mark.parametrize("said", [ClockStamp(0), DatabaseSummary(True, True, (), (), (), ())])
 def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) -> None:
     """Forged link-local frames would make the last broker of the route look slow, or like one that floods."""
-    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020})
-    world.run()
-    liar, between, last = (one.broker.overlay for one in world.brokers)
+    world = linked_world({(0, 1): 0.010, (1, 2): 0.020})
+    liar, between, last = (node.overlay for node in world.nodes)
     answered = last.counts.copy()
-    liar._send(between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
-    world.brokers[0].act()
+    write(world.nodes[0], between.me, SourceRouted((liar.me, between.me, last.me), 1, 0, encode_frame(said)))
     world.run(0.05)
     assert last.counts["unexpected"] == 1
     assert {name for name in last.counts if last.counts[name] > answered[name]} <= {"unexpected", "Ping", "Pong"}
@@ -99,14 +103,15 @@ def test_nobody_speaks_in_the_name_of_the_last_on_the_way(said: ControlFrame) ->
 
 
 def test_a_way_is_believed_that_its_first_broker_has_chosen_and_no_other() -> None:
-    world = LinkedBrokers({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
-    world.run()
-    liar, between, last = (one.broker.overlay for one in world.brokers)
+    world = linked_world({(0, 1): 0.010, (1, 2): 0.020, (0, 2): 0.050})
+    liar, between, last = (node.overlay for node in world.nodes)
     made_up = SourceRouted((between.me, liar.me, last.me), 2, 0, encode_frame(Ping(1)))
-    last.receive(liar.me, made_up, last.now)
-    assert not last.unicast._back_to(between.me)
-    between.unicast.by(made_up.route, between.message_auth.envelop_message(StreamAck(last.me, between.me, 0)))
-    for one in world.brokers:
-        one.act()
+    write(world.nodes[0], last.me, made_up)
     world.run(1.0)
-    assert last.unicast._back_to(between.me) == made_up.route[::-1]
+    assert not last.unicast._back_to(between.me, world.now)
+    ack = between.message_auth.envelop_message(StreamAck(last.me, between.me, 0))
+    assert between.unicast.send_along(made_up.route, ack, world.now)
+    between.pending = True
+    world.nodes[1].act()
+    world.run(1.0)
+    assert last.unicast._back_to(between.me, world.now) == made_up.route[::-1]

@@ -11,7 +11,7 @@ from plait_core.wire.frame_types.session_frames import Code, Refusal
 from plait_lab.simulation.one_broker.disks import DiskTerms
 from plait_lab.simulation.one_broker.raw_clients import RawClient
 from plait_lab.simulation.one_broker.stage import Stage
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import World, linked_world
 
 WAIT_S = 30.0
 PATIENT = BrokerSettings(resume_s=1.0)
@@ -106,21 +106,22 @@ def test_a_log_that_is_not_done_is_what_is_waited_for(level: Confirm) -> None:
 KEPT = "`plait topo` shows who is out of reach, `[overlay] forget` lets go of a broker that never returns"
 
 
-def refusal_elsewhere(world: LinkedBrokers, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
+def refusal_elsewhere(world: World, level: Confirm, *, count: int = 1, settle_s: float = 5.0) -> Refusal:
     """Publish an event that other brokers do not acknowledge, and return the refusal.
 
     With `settle_s`, cut the links beyond broker 1 first and wait this long.
     """
-    publisher = world.client(0, "publisher")
+    publisher = world.connected_client(0, "publisher")
     publisher.advertise("n >= 0")
     for home in range(2, 2 + count):
-        reader = world.client(home, f"reader {home}")
-        reader.subscribe("n > 0", durable=f"ledger {home}")
+        reader = world.connected_client(home, f"reader {home}")
+        reader.acknowledges = False
+        subscription = reader.subscribe("n > 0", durable=f"ledger {home}")
         world.run(1.0)
-        assert reader.done(1)
+        assert subscription.installed
     if settle_s:
         for home in range(2, 2 + count):
-            world.hang_up(world.wire(1, home))
+            world.cut(1, home)
         world.run(settle_s)
     publisher.publish({"n": 1}, level)
     world.run(WAIT_S + 1.0)
@@ -130,16 +131,14 @@ def refusal_elsewhere(world: LinkedBrokers, level: Confirm, *, count: int = 1, s
 
 
 def test_a_broker_that_cannot_be_reached_is_named_and_not_a_subscription() -> None:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
+    world = linked_world({(0, 1): 0.001, (1, 2): 0.001})
     refusal = refusal_elsewhere(world, Confirm.BROKER)
     assert refusal.message == "not confirmed within 30 s: b2 (which is out of reach) has not taken charge of it"
     assert refusal.hint == f"this broker keeps it for b2 and sends it again; {KEPT}"
 
 
 def test_a_refusal_names_at_most_three_brokers() -> None:
-    world = LinkedBrokers({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
-    world.run()
+    world = linked_world({(0, 1): 0.001} | {(1, home): 0.001 for home in range(2, 6)})
     refusal = refusal_elsewhere(world, Confirm.BROKER, count=4)
     assert refusal.message.count(" (which is out of reach)") == 3
     assert refusal.message.endswith(" and 1 more have not taken charge of it")
@@ -147,9 +146,9 @@ def test_a_refusal_names_at_most_three_brokers() -> None:
 
 
 def test_subscriptions_here_are_counted_apart_from_brokers() -> None:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
-    here = world.client(0, "here")
+    world = linked_world({(0, 1): 0.001, (1, 2): 0.001})
+    here = world.connected_client(0, "here")
+    here.acknowledges = False
     here.subscribe("n > 0")
     refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS)
     assert refusal.message == (
@@ -159,8 +158,7 @@ def test_subscriptions_here_are_counted_apart_from_brokers() -> None:
 
 
 def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
+    world = linked_world({(0, 1): 0.001, (1, 2): 0.001})
     refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)
     assert refusal.message == (
         "not confirmed within 30 s: b2 has it, and not all subscribers there have acknowledged it"
@@ -169,8 +167,7 @@ def test_a_broker_that_has_it_and_whose_subscribers_are_silent() -> None:
 
 
 def test_a_broker_that_timed_out_itself_is_named() -> None:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
-    world.brokers[2].broker.confirmations.timeout_s = 5.0
+    world = linked_world({(0, 1): 0.001, (1, 2): 0.001})
+    world.broker(2).confirmations.timeout_s = 5.0
     refusal = refusal_elsewhere(world, Confirm.SUBSCRIBERS, settle_s=0.0)
     assert refusal.message == "at b2: not all of those it was for have it"

@@ -7,29 +7,28 @@ import pytest
 from plait_broker.status import describe_topology
 from plait_core.limits import SEGMENTS_MAX, VALUES_SKETCH_BYTES_MAX
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, LinkState
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import World, linked_world
 
 
 @pytest.fixture
-def world() -> LinkedBrokers:
-    world = LinkedBrokers({(0, 1): 0.001, (1, 2): 0.001})
-    world.run()
-    return world
+def world() -> World:
+    return linked_world({(0, 1): 0.001, (1, 2): 0.001})
 
 
-def test_the_delay_bound_of_each_filter_reaches_publishers_brokers(world: LinkedBrokers) -> None:
-    publisher, subscriber = world.client(0), world.client(2)
+def test_the_delay_bound_of_each_filter_reaches_publishers_brokers(world: World) -> None:
+    publisher, subscriber = world.connected_client(0), world.connected_client(2)
     publisher.advertise("x >= 0")
-    subscriber.subscribe("x > 10", 1, within_us=50_000)
-    subscriber.subscribe("x < 5", 2)
+    bounded = subscriber.subscribe("x > 10", within_us=50_000)
+    subscriber.subscribe("x < 5")
     world.run(1.0)
 
     def bounds() -> dict[str, float | None]:
-        interest = describe_topology(world.brokers[0].broker)["interest"]
+        interest = describe_topology(world.broker(0))["interest"]
         return {filter["filter"]: filter["within_ms"] for filter in interest}
 
     assert bounds() == {"x > 10": 50.0, "x < 5": None}
-    subscriber.subscribe("x > 10", 1, within_us=20_000)
+    bounded.terms["within_us"] = 20_000
+    subscriber.change(bounded, bounded.filter)
     world.run(1.0)
     assert bounds() == {"x > 10": 20.0, "x < 5": None}, "another bound is announced like another filter"
     publisher.publish({"x": 11})
@@ -37,11 +36,10 @@ def test_the_delay_bound_of_each_filter_reaches_publishers_brokers(world: Linked
     assert subscriber.delivered == [{"x": 11}]
 
 
-def test_a_sketch_of_values_reaches_all_brokers(world: LinkedBrokers) -> None:
-    near, far = world.brokers[0].broker, world.brokers[2].broker
+def test_a_sketch_of_values_reaches_all_brokers(world: World) -> None:
+    near, far = world.broker(0), world.broker(2)
     near.overlay.flooding.originate(Advertisement(near.id, 900, 1, "x > 1", 12.5, b"a histogram"))
-    for one in world.brokers:
-        one.act()
+    world.nodes[0].act()
     world.run(1.0)
     known = far.overlay.flooding.advertisement(near.id, 900)
     assert known is not None

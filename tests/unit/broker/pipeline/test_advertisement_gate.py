@@ -16,67 +16,63 @@ from plait_core import Attributes
 from plait_core.filters import EVERYTHING
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate
-from plait_core.wire.frame_types.session_frames import Receipt
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_core.wire.frame_types.session_frames import Done, Receipt
+from plait_lab.simulation.overlay.world import World, linked_world
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.010}
 
 
 @pytest.fixture
-def chain() -> LinkedBrokers:
-    world = LinkedBrokers(CHAIN)
-    world.run()
-    return world
+def chain() -> World:
+    return linked_world(CHAIN)
 
 
-def wanted(world: LinkedBrokers, broker: int) -> set[str]:
+def wanted(world: World, broker: int) -> set[str]:
     """Return the filters that a broker holds as interest of other brokers."""
-    homes = world.brokers[broker].broker.overlay.remote_interest.homes.values()
+    homes = world.broker(broker).overlay.remote_interest.homes.values()
     return {filter.text for home in homes for filter in home.filters.values()}
 
 
-def offered(world: LinkedBrokers, broker: int) -> set[str]:
+def offered(world: World, broker: int) -> set[str]:
     """Return the advertisements that a broker knows of other brokers."""
-    return {filter.text for filter in world.brokers[broker].broker.overlay.remote_advertisements.values()}
+    return {filter.text for filter in world.broker(broker).overlay.remote_advertisements.values()}
 
 
-def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: LinkedBrokers) -> None:
-    subscriber = chain.client(2)
-    subscriber.subscribe("kind == 'alarm'")
+def test_nobody_learns_of_a_subscription_that_nobody_publishes_for(chain: World) -> None:
+    subscriber = chain.connected_client(2)
+    subscription = subscriber.subscribe("kind == 'alarm'")
     chain.run(0.1)
-    assert subscriber.done(1)
+    assert subscription.installed
     assert wanted(chain, 0) == wanted(chain, 1) == set()
 
 
-def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: LinkedBrokers) -> None:
-    first, second = chain.client(0), chain.client(1)
+def test_only_brokers_whose_publishers_meet_it_learn_of_a_subscription(chain: World) -> None:
+    first, second = chain.connected_client(0), chain.connected_client(1)
     first.advertise("kind == 'alarm'")
     second.advertise("kind == 'quote'")
     chain.run(0.2)
-    assert first.done(101)
-    assert second.done(101)
-    subscriber = chain.client(2)
-    subscriber.subscribe("kind == 'alarm' and level > 3")
+    assert first.ready
+    assert second.ready
+    subscription = chain.connected_client(2).subscribe("kind == 'alarm' and level > 3")
     chain.run(0.2)
-    assert subscriber.done(1)
+    assert subscription.installed
     assert wanted(chain, 0) == {"kind == 'alarm' and level > 3"}
     assert wanted(chain, 1) == set()
 
 
-def test_the_first_event_after_advertising_arrives(chain: LinkedBrokers) -> None:
-    subscriber, publisher = chain.client(2), chain.client(0)
+def test_the_first_event_after_advertising_arrives(chain: World) -> None:
+    subscriber, publisher = chain.connected_client(2), chain.connected_client(0)
     subscriber.subscribe("level > 3")
     chain.run(0.2)
     publisher.advertise("kind == 'alarm'")
-    while not publisher.done(101):
-        chain.run(0.001)
+    assert chain.run_until(lambda: publisher.ready, 1.0, step_s=0.001)
     publisher.publish({"kind": "alarm", "level": 5})
     chain.run(0.2)
     assert subscriber.delivered == [{"kind": "alarm", "level": 5}]
 
 
-def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(chain: LinkedBrokers) -> None:
-    subscriber, publisher = chain.client(2), chain.client(0)
+def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(chain: World) -> None:
+    subscriber, publisher = chain.connected_client(2), chain.connected_client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
     for level in range(20):
@@ -86,8 +82,8 @@ def test_events_of_a_publisher_that_does_not_advertise_arrive_all_and_in_order(c
     assert offered(chain, 2) == {"kind in ['alarm', 'quote']"}
 
 
-def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: LinkedBrokers) -> None:
-    subscriber, publisher = chain.client(2), chain.client(0)
+def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: World) -> None:
+    subscriber, publisher = chain.connected_client(2), chain.connected_client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
     publisher.publish({"level": 1}, Confirm.SUBSCRIBERS)
@@ -97,14 +93,14 @@ def test_what_waits_for_an_offer_is_confirmed_when_all_have_it(chain: LinkedBrok
     assert len(subscriber.delivered) == 1
 
 
-def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: LinkedBrokers) -> None:
-    publisher, subscriber = chain.client(0), chain.client(2)
+def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: World) -> None:
+    publisher, subscriber = chain.connected_client(0), chain.connected_client(2)
     for level in range(200):
         if level == 50:
             subscriber.subscribe("level >= 0")
         publisher.publish({"level": level})
         chain.run(0.001)
-        if subscriber.done(1):
+        if subscriber.heard(Done):
             break
     installed = level
     for level in range(installed + 1, installed + 50):
@@ -115,8 +111,8 @@ def test_a_subscription_is_installed_only_when_all_offers_are_known(chain: Linke
     assert levels[0] <= installed + 1
 
 
-def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: LinkedBrokers) -> None:
-    subscriber, publisher = chain.client(2), chain.client(0)
+def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: World) -> None:
+    subscriber, publisher = chain.connected_client(2), chain.connected_client(0)
     subscriber.subscribe("level >= 0")
     publisher.advertise("level < 10")
     chain.run(0.2)
@@ -127,11 +123,11 @@ def test_an_advertisement_that_changes_loses_nothing_meanwhile(chain: LinkedBrok
     assert [event["level"] for event in subscriber.delivered] == [3, 12, 4, 13]
 
 
-def test_a_broker_that_sends_no_interest_delays_others_until_the_timeout(chain: LinkedBrokers) -> None:
-    subscriber, publisher = chain.client(1), chain.client(0)
+def test_a_broker_that_sends_no_interest_delays_others_until_the_timeout(chain: World) -> None:
+    subscriber, publisher = chain.connected_client(1), chain.connected_client(0)
     subscriber.subscribe("level >= 0")
     chain.run(0.2)
-    mute = chain.brokers[2].broker.overlay
+    mute = chain.broker(2).overlay
     send = mute.unicast.send
     mute.unicast.send = lambda message, now, tries=(0,): (  # type: ignore[method-assign]
         None if isinstance(message, InterestUpdate) else send(message, now, tries)
@@ -141,11 +137,11 @@ def test_a_broker_that_sends_no_interest_delays_others_until_the_timeout(chain: 
     assert subscriber.delivered == []
     chain.run(3 * mute.settings.detect_s)
     assert subscriber.delivered == [{"level": 1}]
-    assert chain.brokers[0].broker.overlay.counts["advertisements_unacked"] == 1
+    assert chain.broker(0).overlay.counts["advertisements_unacked"] == 1
 
 
-def test_what_is_not_published_any_more_is_not_offered_any_more(chain: LinkedBrokers) -> None:
-    publisher = chain.client(0)
+def test_what_is_not_published_any_more_is_not_offered_any_more(chain: World) -> None:
+    publisher = chain.connected_client(0)
     publisher.publish({"kind": "alarm"})
     publisher.publish({"kind": "alarm", "level": 3})
     publisher.publish({"level": 3})
@@ -163,13 +159,13 @@ def test_what_is_not_published_any_more_is_not_offered_any_more(chain: LinkedBro
 
 
 def test_alone_nothing_is_offered_and_nothing_waits() -> None:
-    world = LinkedBrokers({})
-    publisher, subscriber = world.client(0), world.client(0)
+    world = linked_world({})
+    publisher, subscriber = world.connected_client(0), world.connected_client(0)
     subscriber.subscribe("level >= 0")
     publisher.publish({"level": 1})
     world.run(0.001)
     assert subscriber.delivered == [{"level": 1}]
-    assert world.brokers[0].broker.overlay.advertisements.revision == 0
+    assert world.broker(0).overlay.advertisements.revision == 0
 
 
 def widen(*events: Attributes) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from copies import publish
 from two_brokers import Wire, frames, linked
@@ -23,7 +25,7 @@ from plait_core.wire import (
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, read_message
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Refusal, Subscribe
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import LINKED, linked_world
 
 CLIENT = 50
 """The connection of a client."""
@@ -117,12 +119,11 @@ def test_a_dropped_event_without_confirmation_causes_no_outcome(destination: Des
 def test_a_publisher_learns_at_once_that_its_event_is_given_up() -> None:
     """Check it for events that waited for their advertisement: the loss and the refusal are of one turn."""
     settings = BrokerSettings(overlay_stream_items_max=1)
-    world = LinkedBrokers({(0, 1): 0.05}, settings=settings)
-    world.run()
-    subscriber, publisher = world.client(1), world.client(0)
+    world = linked_world({(0, 1): 0.05}, terms=replace(LINKED, settings=settings))
+    subscriber, publisher = world.connected_client(1), world.connected_client(0)
     subscriber.subscribe("x >= 0")
-    world.run()
-    here = world.brokers[0].broker
+    world.run(3.0)
+    here = world.broker(0)
     for x in (1, 2):
         publisher.publish({"x": x}, Confirm.BROKER)
     while not here.counters.dropped[DropReason.OVERLAY_FULL]:

@@ -6,7 +6,8 @@ import pytest
 
 from plait_core import Event
 from plait_core.wire import Confirm, encode_publish
-from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
+from plait_lab.simulation.overlay.frame_client import FrameClient
+from plait_lab.simulation.overlay.world import linked_world
 
 
 def publish_unreadable(client: FrameClient, name: str) -> None:
@@ -14,20 +15,23 @@ def publish_unreadable(client: FrameClient, name: str) -> None:
     event = Event.checked({name: "x"}, b"", publisher=client.publisher, sequence=client.sequence)
     data = bytearray(encode_publish(event, Confirm.NONE))
     data[data.index(name.encode()) - 1] = 0xC1  # no MessagePack value begins with it
-    client.world.carry(client.wire, client, bytes(data))
+    client.write_bytes(bytes(data))
 
 
 @pytest.mark.parametrize("first", [{"symbol": "x"}, {"n": 1}])
 def test_it_does_not_wait_for_an_advertisement(first: dict[str, object]) -> None:
-    world = LinkedBrokers({(0, 1): 0.01})
-    world.run()
-    publisher, other, subscriber = world.client(0), world.client(0, "other"), world.client(1)
+    world = linked_world({(0, 1): 0.01})
+    publisher, other, subscriber = (
+        world.connected_client(0),
+        world.connected_client(0, "other"),
+        world.connected_client(1),
+    )
     subscriber.subscribe("has(symbol) or has(n)")
     world.run(0.1)
     publisher.publish(first)
     publish_unreadable(publisher, "kind")
     other.publish({"symbol": "y"})
     world.run(1.0)
-    assert world.brokers[0].broker.counters.faults["body"] == 1
-    assert not world.brokers[0].broker._gate.waits
+    assert world.broker(0).counters.faults["body"] == 1
+    assert not world.broker(0)._gate.waits
     assert subscriber.delivered == [first, {"symbol": "y"}]

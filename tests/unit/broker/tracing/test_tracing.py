@@ -14,7 +14,8 @@ from plait_core import Event
 from plait_core.wire import Deliver, encode_block
 from plait_core.wire.frame_types.session_frames import Brokers, Code, Done, Failed, Late
 from plait_core.wire.frame_types.trace_frames import PARTIES_MAX, StepKind, Trace, TraceStep
-from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
+from plait_lab.simulation.overlay.frame_client import FrameClient
+from plait_lab.simulation.overlay.world import World, linked_world
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
 FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
@@ -23,11 +24,11 @@ FORK = {(0, 1): 0.010, (1, 2): 0.020, (1, 3): 0.030}
 class Traced:
     """A client that publishes marked events and receives their steps."""
 
-    def __init__(self, world: LinkedBrokers, broker: int = 0) -> None:
+    def __init__(self, world: World, broker: int = 0) -> None:
         self.world = world
-        self.client = world.client(broker)
+        self.client = world.connected_client(broker)
         self.client.advertise("price >= 0")  # otherwise the first event waits until others know the advertisement
-        self.names = {face.broker.id: number for number, face in enumerate(world.brokers)}
+        self.names = {world.broker(number).id: number for number in range(len(world.nodes))}
         world.run(5.0)  # it receives the brokers' names
 
     def publish(self, attributes: dict[str, Any], for_s: float = 1.0, **parts: Any) -> list[TraceStep]:
@@ -54,17 +55,16 @@ class Traced:
         return seen
 
 
-def subscribed(world: LinkedBrokers, broker: int, filter: str = "price > 10", **terms: Any) -> FrameClient:
-    client = world.client(broker, f"at {broker}")
-    client.subscribe(filter, **terms)
+def subscribed(world: World, broker: int, filter: str = "price > 10", **terms: Any) -> FrameClient:
+    client = world.connected_client(broker, f"at {broker}")
+    subscription = client.subscribe(filter, **terms)
     world.run(1.0)
-    assert client.done(1)
+    assert subscription.installed
     return client
 
 
 def test_every_hop_reports_its_steps() -> None:
-    world = LinkedBrokers(FORK)
-    world.run()
+    world = linked_world(FORK)
     traced = Traced(world)
     subscribers = [subscribed(world, broker) for broker in (0, 2, 3)]
     steps = traced.publish({"price": 11})
@@ -103,8 +103,7 @@ def test_every_hop_reports_its_steps() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_causes_are_shown_before_effects_in_any_order_of_arrival(seed: int) -> None:
-    world = LinkedBrokers(FORK)
-    world.run()
+    world = linked_world(FORK)
     traced = Traced(world)
     for broker in (0, 2, 3):
         subscribed(world, broker)
@@ -127,8 +126,7 @@ def test_causes_are_shown_before_effects_in_any_order_of_arrival(seed: int) -> N
 
 
 def test_steps_without_a_known_cause_are_shown_at_the_end() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     subscribed(world, 2)
     received = [step for step in traced.publish({"price": 11}) if traced.names[step.source] != 1]
@@ -143,15 +141,13 @@ def test_steps_without_a_known_cause_are_shown_at_the_end() -> None:
 
 
 def test_a_retransmitted_copy_is_marked() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     subscribed(world, 2)
-    home = world.brokers[2].broker
-    receive = home.receive
-    home.receive = lambda *_: None  # type: ignore[method-assign]  # as one that was stopped
+    link = world.link_of(1, 2)
+    world.network.silence(link)
     traced.publish({"price": 11}, for_s=1.0)
-    home.receive = receive  # type: ignore[method-assign]
+    world.network.mend(link, reset=True)  # what was written meanwhile is lost
     world.run(3.0)
     received = traced.steps(traced.client.sequence)
     steps = Steps()
@@ -167,8 +163,7 @@ def test_a_retransmitted_copy_is_marked() -> None:
 
 
 def test_an_event_without_matches_is_reported_at_once() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     steps = traced.publish({"price": 1})
     assert traced.story(steps) == [(0, "published")]
@@ -176,8 +171,7 @@ def test_an_event_without_matches_is_reported_at_once() -> None:
 
 
 def test_late_and_expired_deliveries_are_named_at_their_broker() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     hasty = subscribed(world, 2, within_us=25_000, late=Late.DROP)
     steps = traced.publish({"price": 11})
@@ -196,40 +190,37 @@ def test_late_and_expired_deliveries_are_named_at_their_broker() -> None:
 
 
 def test_an_event_that_expires_while_its_destination_is_unreachable_reports_its_age() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     subscribed(world, 2)
-    world.hang_up(world.wire(1, 2))
+    world.cut(1, 2)
     steps = traced.publish({"price": 11}, for_s=5.0, lifetime_us=2_000_000)
     (lost,) = [step for step in steps if step.kind == StepKind.LOST]
     assert (traced.names[lost.source], lost.reason) == (0, "expired")
     assert lost.delay_us >= 2_000_000
-    assert world.brokers[0].broker.counters.dropped["expired"] == 1
+    assert world.broker(0).counters.dropped["expired"] == 1
 
 
 def test_an_event_that_expires_in_transit_is_counted_once() -> None:
-    world = LinkedBrokers({(0, 1): 0.020, (1, 2): 0.020})
-    world.run()
+    world = linked_world({(0, 1): 0.020, (1, 2): 0.020})
     traced = Traced(world)
     subscribed(world, 2)
     steps = traced.publish({"price": 11}, for_s=5.0, lifetime_us=15_000)
     assert (1, "expired") in [(traced.names[step.source], step.reason) for step in steps if step.kind == StepKind.LOST]
-    assert [face.broker.counters.dropped["expired"] for face in world.brokers] == [1, 0, 0]
+    assert [world.broker(number).counters.dropped["expired"] for number in range(3)] == [1, 0, 0]
 
 
 def test_a_queued_delivery_is_reported_twice() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     slow = subscribed(world, 2)
-    face = world.brokers[2]
-    face.broker.set_writable(slow.wire.number, False, world.now)
+    assert slow.connection is not None
+    world.broker(2).set_writable(slow.connection.ids[1], False, world.now)
     steps = traced.publish({"price": 11})
     assert traced.story(steps)[-1] == (2, "queued")
     assert not traced.judge(steps).complete
-    face.broker.set_writable(slow.wire.number, True, world.now)
-    face.act()
+    world.broker(2).set_writable(slow.connection.ids[1], True, world.now)
+    world.nodes[2].act()
     world.run(1.0)
     steps = traced.steps(traced.client.sequence)
     assert traced.story(steps)[-1] == (2, "delivered")
@@ -238,13 +229,13 @@ def test_a_queued_delivery_is_reported_twice() -> None:
 
 
 def test_durable_subscriptions_with_and_without_a_client() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     durable = subscribed(world, 2, durable="ledger")
+    durable.acknowledges = False
     steps = traced.publish({"price": 11})
     assert traced.story(steps)[-2:] == [(2, "queued"), (2, "delivered")]
-    world.hang_up(durable.wire)
+    durable.leave()
     world.run(BrokerSettings().resume_s + 5.0)
     steps = traced.publish({"price": 12})
     assert traced.story(steps)[-1] == (2, "stored")
@@ -252,15 +243,14 @@ def test_durable_subscriptions_with_and_without_a_client() -> None:
 
 
 def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     stranger = Event.checked({"price": 11}, publisher=4711, sequence=1)
     traced.client.write(Trace(900, encode_block(stranger)))
     world.run(0.1)
     (failed,) = traced.client.heard(Failed)
     assert failed.code == Code.NOT_ALLOWED, "the id is another's"
-    assert world.brokers[0].broker.explainer.tracing.live == {}
+    assert world.broker(0).explainer.tracing.live == {}
     for _ in range(round(MARKS_BURST) + 5):
         traced.publish({"price": 1}, for_s=0.001)
     world.run(0.1)
@@ -270,37 +260,35 @@ def test_marking_is_for_who_may_publish_and_not_too_often() -> None:
 
 
 def test_tracing_is_bounded_in_steps_and_time() -> None:
-    world = LinkedBrokers({(0, 1): 0.001})
-    world.run()
+    world = linked_world({(0, 1): 0.001})
     traced = Traced(world)
-    crowd = world.client(1)
-    for number in range(1, PARTIES_MAX + 11):
-        crowd.subscribe("price > 10", number)
+    crowd = world.connected_client(1)
+    for _ in range(PARTIES_MAX + 10):
+        crowd.subscribe("price > 10")
     world.run(1.0)
     steps = traced.publish({"price": 11})
     (delivered,) = [step for step in steps if step.kind == StepKind.DELIVERED]
     assert len(delivered.parties) == PARTIES_MAX
     assert delivered.count == PARTIES_MAX + 10
     assert traced.judge(steps).complete
-    tracing = world.brokers[1].broker.explainer.tracing
+    tracing = world.broker(1).explainer.tracing
     (trail,) = tracing.live.values()
     before = len(traced.client.heard(TraceStep))
     trail.steps = STEPS_MAX
-    tracing.dropped(world.brokers[1].broker.explainer.history.events[0][1], "late", 0, 1)
-    world.brokers[1].act()
+    tracing.dropped(world.broker(1).explainer.history.events[0][1], "late", 0, 1)
+    world.nodes[1].act()
     world.run(1.0)
     assert len(traced.client.heard(TraceStep)) == before, "tracing of one event ends"
     world.run(LIVE_S + 1.0)
-    assert all(face.broker.explainer.tracing.live == {} for face in world.brokers)
+    assert not any(world.broker(number).explainer.tracing.live for number in range(len(world.nodes)))
 
 
 def test_unmarked_events_leave_no_trace() -> None:
-    world = LinkedBrokers(CHAIN)
-    world.run()
+    world = linked_world(CHAIN)
     traced = Traced(world)
     subscriber = subscribed(world, 2)
     traced.client.publish({"price": 11})
     world.run(1.0)
     assert subscriber.delivered == [{"price": 11}]
     assert traced.client.heard(TraceStep) == []
-    assert all(face.broker.explainer.tracing.live == {} for face in world.brokers)
+    assert not any(world.broker(number).explainer.tracing.live for number in range(len(world.nodes)))

@@ -12,93 +12,91 @@ from plait_broker import BrokerSettings
 from plait_broker.tracing.delivery_explanation import explain_delivery
 from plait_broker.tracing.event_history import EVENTS_MAX
 from plait_broker.web.explain_api import ExplainApi
-from plait_core import Event
 from plait_core.events import EventId
-from plait_core.wire import encode_publish
+from plait_core.wire import Forward, Frame
+from plait_core.wire.frame_types.envelope_frames import SourceRouted
 from plait_core.wire.frame_types.session_frames import Late
-from plait_lab.simulation.overlay.linked_brokers import FrameClient, LinkedBrokers
+from plait_lab.simulation.overlay.network import LinkConnection
+from plait_lab.simulation.overlay.world import linked_world
 
 CHAIN = {(0, 1): 0.010, (1, 2): 0.020}
 
 
-class Overlay(LinkedBrokers):
+class Explained:
     """A chain of brokers with a publisher at one end, which has advertised, and a subscriber at the other."""
 
     def __init__(self) -> None:
-        super().__init__(CHAIN)
-        self.run()
-        self.publisher, self.subscriber = self.client(0, "publisher"), self.client(2, "subscriber")
+        self.world = linked_world(CHAIN)
+        self.publisher = self.world.connected_client(0, "publisher")
+        self.subscriber = self.world.connected_client(2, "subscriber")
+        self.subscriber.acknowledges = False
         self.publisher.advertise("price >= 0")
-        self.run(1.0)
+        self.world.run(1.0)
 
-    def subscribe(self, number: int = 1, **terms: Any) -> None:
-        self.subscriber.subscribe("price > 10", number, **terms)
-        self.run(1.0)
-        assert self.subscriber.done(number)
+    def subscribe(self, **terms: Any) -> None:
+        subscription = self.subscriber.subscribe("price > 10", **terms)
+        self.world.run(1.0)
+        assert subscription.installed
 
-    def publish(self, price: int = 11, for_s: float = 1.0) -> EventId:
-        event = EventId(self.publisher.publisher, self.publisher.publish({"price": price}))
-        self.run(for_s)
-        return event
+    def publish(self, price: int = 11, for_s: float = 1.0, *, lifetime_us: int = 0) -> EventId:
+        event = self.publisher.publish({"price": price}, lifetime_us=lifetime_us)
+        assert event is not None
+        self.world.run(for_s)
+        return event.id
 
     def why(self, event: EventId, number: int = 1, home: int = 2, at: int = 0) -> dict[str, Any]:
-        face = self.brokers[at]
+        node, broker = self.world.nodes[at], self.world.broker(at)
 
         async def ask(brokers: Iterable[int], topic: str, question: dict[str, Any]) -> dict[int, dict[str, Any]]:
             answers: list[dict[int, dict[str, Any]]] = []
-            face.broker.explainer.queries.start(brokers, topic, question, self.now, answers.append)
-            face.act()
-            self.run(3.0)
+            broker.explainer.queries.start(brokers, topic, question, self.world.now, answers.append)
+            node.act()
+            self.world.run(3.0)
             return answers[0]
 
-        explain = ExplainApi(lambda: face.broker, dict, ask).explain
-        return asyncio.run(explain(event, self.brokers[home].broker.id, number))
+        explain = ExplainApi(lambda: broker, dict, ask).explain
+        return asyncio.run(explain(event, self.world.broker(home).id, number))
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_every_broker_explains_a_delivery_alike(at: int) -> None:
-    world = Overlay()
-    world.subscribe()
-    right, wrong = world.publish(11), world.publish(5)
-    verdict = world.why(right, at=at)
+    chain = Explained()
+    chain.subscribe()
+    right, wrong = chain.publish(11), chain.publish(5)
+    verdict = chain.why(right, at=at)
     assert (verdict["verdict"], verdict["why"]) == ("delivered", ["price > 10 is true: price is 11"])
     assert verdict["facts"]["client"] == "subscriber"
     assert verdict["reports"]["b2"]["event"]["path"] == ["b0", "b1"]
-    verdict = world.why(wrong, at=at)
+    verdict = chain.why(wrong, at=at)
     assert (verdict["verdict"], verdict["why"]) == ("not_matched", ["price > 10 is false: price is 5"])
     assert "b0" in verdict["reports"], "who had it explains it, though the subscription lives elsewhere"
 
 
 def test_an_event_before_the_subscription_is_explained() -> None:
-    world = Overlay()
-    event = world.publish()
-    world.subscribe()
-    verdict = world.why(event)
+    chain = Explained()
+    event = chain.publish()
+    chain.subscribe()
+    verdict = chain.why(event)
     assert verdict["verdict"] == "not_subscribed_yet"
-    other = world.client(0)
-    other.subscribe("price > 10", 1)
-    world.run(0.1)
-    number = world.brokers[0].broker.interest.subscriptions[-1].number
-    assert world.why(event, number, home=0)["verdict"] == "not_subscribed_yet"
+    other = chain.world.connected_client(0)
+    other.subscribe("price > 10")
+    chain.world.run(0.1)
+    number = chain.world.broker(0).interest.subscriptions[-1].number
+    assert chain.why(event, number, home=0)["verdict"] == "not_subscribed_yet"
 
 
 def test_drops_have_their_reasons() -> None:
-    world = Overlay()
-    world.subscribe(within_us=25_000, late=Late.DROP)
-    verdict = world.why(world.publish())
+    chain = Explained()
+    chain.subscribe(within_us=25_000, late=Late.DROP)
+    verdict = chain.why(chain.publish())
     assert (verdict["verdict"], verdict["facts"]["reason"], verdict["facts"]["at"]) == ("dropped", "late", "b2")
 
 
 def test_an_expired_event_is_explained_with_its_broker() -> None:
-    world = Overlay()
-    world.subscribe()
+    chain = Explained()
+    chain.subscribe()
     for lifetime_us, where in ((5_000, "b1"), (20_000, "b2")):
-        client = world.publisher
-        client.sequence += 1
-        parts = {"publisher": client.publisher, "sequence": client.sequence, "lifetime_us": lifetime_us}
-        world.carry(client.wire, client, encode_publish(Event.checked({"price": 11}, **parts)))  # type: ignore[arg-type]
-        world.run(2.0)
-        verdict = world.why(EventId(client.publisher, client.sequence))
+        verdict = chain.why(chain.publish(for_s=2.0, lifetime_us=lifetime_us))
         assert verdict["verdict"] == "dropped"
         assert verdict["facts"]["reason"] == "expired"
         dropped_at = {name for name, said in verdict["reports"].items() if said["drops"]}
@@ -106,62 +104,61 @@ def test_an_expired_event_is_explained_with_its_broker() -> None:
 
 
 def test_a_waiting_event_is_explained_with_its_queue() -> None:
-    world = Overlay()
-    world.subscribe()
-    link = world.subscriber.wire.number
-    world.brokers[2].broker.set_writable(link, False, world.now)
-    event = world.publish()
-    verdict = world.why(event)
+    chain = Explained()
+    chain.subscribe()
+    assert chain.subscriber.connection is not None
+    link = chain.subscriber.connection.ids[1]
+    chain.world.broker(2).set_writable(link, False, chain.world.now)
+    event = chain.publish()
+    verdict = chain.why(event)
     assert (verdict["verdict"], verdict["facts"]["reason"], verdict["facts"]["before"]) == ("waiting", "behind", 0)
-    world.brokers[2].broker.set_writable(link, True, world.now)
-    world.brokers[2].act()
-    verdict = world.why(event)
+    chain.world.broker(2).set_writable(link, True, chain.world.now)
+    chain.world.nodes[2].act()
+    verdict = chain.why(event)
     assert verdict["verdict"] == "delivered"
     assert verdict["facts"]["waited_ms"] > 1000
 
 
 def test_an_event_in_transit_is_in_a_stream() -> None:
-    world = Overlay()
-    world.subscribe()
-    home = world.brokers[2].broker.id
-    world.publish(12)
-    streams = world.brokers[0].broker.overlay.event_streams
-    between = world.brokers[1].broker.overlay
-    between.event_streams.receive = between._messages._receive_routed = lambda *_: None  # type: ignore[method-assign]
-    event = world.publish()
-    verdict = world.why(event)
+    chain = Explained()
+    chain.subscribe()
+    home = chain.world.broker(2).id
+    chain.publish(12)
+    streams = chain.world.broker(0).overlay.event_streams
+    chain.world.wire.intercept(chain.world.nodes[0], lose_events)
+    event = chain.publish()
+    verdict = chain.why(event)
     assert verdict["verdict"] == "on_its_way"
     assert verdict["facts"]["position"] == next(iter(streams.outgoing[home].kept))
     assert verdict["facts"]["reachable"]
 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
-    world = Overlay()
-    world.subscribe()
-    taken, unwanted = world.publish(), world.publish(5)
-    world.hang_up(world.wire(1, 2))
-    world.run(1.0)
+    chain = Explained()
+    chain.subscribe()
+    taken, unwanted = chain.publish(), chain.publish(5)
+    chain.world.cut(1, 2)
+    chain.world.run(1.0)
     for event, text in ((taken, "b0 reports that it has acknowledged"), (EventId(4711, 1), "no other broker")):
-        verdict = world.why(event)
+        verdict = chain.why(event)
         assert verdict["verdict"] == "unanswered"
         assert "b2, where the subscription lives, does not answer" in verdict["text"]
         assert text in verdict["text"]
-    assert "b0 knew of no matching subscription there" in world.why(unwanted)["text"]
+    assert "b0 knew of no matching subscription there" in chain.why(unwanted)["text"]
 
 
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("at", [0, 1])
 def test_an_event_kept_for_a_silent_broker_is_in_transit(at: int, cut: bool) -> None:
-    world = Overlay()
-    world.subscribe(durable="ledger")
-    home = world.brokers[2]
+    chain = Explained()
+    chain.subscribe(durable="ledger")
     if cut:
-        world.hang_up(world.wire(1, 2))
+        chain.world.cut(1, 2)
     else:
-        home.broker.receive = lambda *_: None  # type: ignore[method-assign]  # as one that was stopped
-    world.run(0.5)
-    event = world.publish(for_s=0.5)
-    verdict = world.why(event, at=at)
+        chain.world.nodes[2].pause()
+    chain.world.run(0.5)
+    event = chain.publish(for_s=0.5)
+    verdict = chain.why(event, at=at)
     assert verdict["verdict"] == "on_its_way"
     assert "in b0's stream to b2, at position" in verdict["text"]
     assert verdict["text"].endswith("; b0 cannot reach b2 now"), "a link is given up while it is waited for an answer"
@@ -171,27 +168,22 @@ def test_an_event_kept_for_a_silent_broker_is_in_transit(at: int, cut: bool) -> 
 
 
 def test_an_event_lost_on_the_way_to_a_silent_broker_is_explained() -> None:
-    world = Overlay()
-    world.subscribe()
-    world.hang_up(world.wire(1, 2))
-    world.run(0.5)
-    client = world.publisher
-    client.sequence += 1
-    parts = {"publisher": client.publisher, "sequence": client.sequence, "lifetime_us": 5_000}
-    world.carry(client.wire, client, encode_publish(Event.checked({"price": 11}, **parts)))  # type: ignore[arg-type]
-    world.run(5.0)
-    verdict = world.why(EventId(client.publisher, client.sequence))
+    chain = Explained()
+    chain.subscribe()
+    chain.world.cut(1, 2)
+    chain.world.run(0.5)
+    verdict = chain.why(chain.publish(for_s=5.0, lifetime_us=5_000))
     assert (verdict["verdict"], verdict["facts"]["reason"]) == ("dropped", "expired")
 
 
 def test_durable_subscriptions() -> None:
-    world = Overlay()
-    world.subscribe(durable="ledger")
-    event = world.publish()
-    assert world.why(event)["verdict"] == "sent", "it has not acknowledged it"
-    world.hang_up(world.subscriber.wire)
-    world.run(BrokerSettings().resume_s + 5.0)
-    verdict = world.why(world.publish())
+    chain = Explained()
+    chain.subscribe(durable="ledger")
+    event = chain.publish()
+    assert chain.why(event)["verdict"] == "sent", "it has not acknowledged it"
+    chain.subscriber.leave()
+    chain.world.run(BrokerSettings().resume_s + 5.0)
+    verdict = chain.why(chain.publish())
     assert (verdict["verdict"], verdict["facts"]["reason"]) == ("waiting", "away")
 
 
@@ -209,19 +201,23 @@ def test_a_drop_for_another_broker_does_not_explain_this_one() -> None:
 
 
 def test_unknown_subscriptions_and_unseen_events_are_explained() -> None:
-    world = Overlay()
-    world.subscribe()
-    event = world.publish()
-    assert world.why(event, number=99)["verdict"] == "no_subscription"
-    assert world.why(EventId(4711, 1))["verdict"] == "never_seen"
-    flood(world, world.publisher)
-    verdict = world.why(event)
+    chain = Explained()
+    chain.subscribe()
+    event = chain.publish()
+    assert chain.why(event, number=99)["verdict"] == "no_subscription"
+    assert chain.why(EventId(4711, 1))["verdict"] == "never_seen"
+    flood(chain)
+    verdict = chain.why(event)
     assert verdict["verdict"] == "too_long_ago"
     assert f"b0 remembers the last {EVENTS_MAX} events" in verdict["text"]
 
 
-def flood(world: LinkedBrokers, client: FrameClient) -> None:
+def lose_events(connection: LinkConnection, frame: Frame) -> list[Frame]:
+    return [] if isinstance(frame, Forward | SourceRouted) else [frame]
+
+
+def flood(chain: Explained) -> None:
     """Publish more events than a broker's history holds."""
     for _ in range(EVENTS_MAX + 1):
-        client.publish({"price": 11})
-    world.run(5.0)
+        chain.publisher.publish({"price": 11})
+    chain.world.run(5.0)

@@ -10,9 +10,9 @@ from two_brokers import Wire, broker, frames
 from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, TransitDelay
 from plait_core.events import U64_MAX
-from plait_core.wire import VERSION_MAX, encode_frame
-from plait_core.wire.frame_types.overlay_frames import ClockStamp
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_core.wire import VERSION_MAX
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
+from plait_lab.simulation.overlay.world import linked_world
 
 THEIRS_US = 7_000_000_000_000
 """Time on the other clock when ours reads 0."""
@@ -127,13 +127,14 @@ def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
 
 
 def test_marks_are_for_brokers_alone() -> None:
-    world = LinkedBrokers({(0, 1): 0.001})
-    world.run()
-    client = world.client(0)
-    world.carry(client.wire, client, encode_frame(ClockStamp(U64_MAX)))
+    world = linked_world({(0, 1): 0.001})
+    client = world.connected_client(0)
+    connection = client.connection
+    client.write(ClockStamp(U64_MAX))
     world.run(1.0)
-    assert not client.wire.open, "as with all that no client may say"
-    assert len(world.brokers[0].broker.broker_connections) == 1
+    assert client.connection is not connection, "its broker has closed it"
+    assert "ClockStamp" in world.nodes[0].closed[connection.ids[1]]
+    assert len(world.broker(0).broker_connections) == 1
 
 
 def marks(data: list[bytes]) -> list[int]:

@@ -25,7 +25,7 @@ from plait_broker.status import (
 )
 from plait_core.wire.frame_types.session_frames import Advertise
 from plait_lab.simulation.one_broker.stage import Stage
-from plait_lab.simulation.overlay.linked_brokers import LinkedBrokers
+from plait_lab.simulation.overlay.world import address_of, linked_world
 
 ADDRESS = "127.0.0.1:44276"
 LONG = " or ".join(f"price == {n}" for n in range(40))
@@ -117,15 +117,14 @@ def test_columns_read_fields_that_brokers_send(items: dict[str, list[dict[str, A
 
 
 def test_an_unreachable_broker_has_no_counts() -> None:
-    world = LinkedBrokers({(0, 1): 0.001})
-    world.run()
-    world.hang_up(world.wire(0, 1))
+    world = linked_world({(0, 1): 0.001})
+    world.cut(0, 1)
     world.run(1.0)
-    near, far = describe_topology(world.brokers[0].broker)["brokers"]
+    near, far = describe_topology(world.broker(0))["brokers"]
     assert (near["distance_ms"], far["distance_ms"], far["reachable"]) == (0.0, None, False)
     cells = {column.title: column.cell(far) for column in LISTINGS["brokers"]}
-    told = {"NAME": "b1", "STATUS": "out of reach"}
-    assert cells == dict.fromkeys(cells, "") | told
+    known = {"NAME": "b1", "STATUS": "out of reach", "LISTEN": address_of(1)}
+    assert cells == dict.fromkeys(cells, "") | known
 
 
 def test_states_in_a_word() -> None:
