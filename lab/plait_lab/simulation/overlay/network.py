@@ -172,9 +172,9 @@ class OverlayNetwork:
         if by.number >= 0:
             self.timeline.after(ATTEMPT_S, partial(attempt.answer, None))
 
-    def connect(self, link: Link) -> LinkConnection:
-        """Return a connection over a link that its first end has opened. The caller makes it known to the ends."""
-        connection = self._open(link, link.ends)
+    def connect(self, link: Link, by: Endpoint) -> LinkConnection:
+        """Return a connection that an end of a link has opened. The caller makes it known to both ends."""
+        connection = self._open(link, (by, link.other(by)))
         connection.established = True
         return connection
 

@@ -3,111 +3,94 @@
 from __future__ import annotations
 
 import pytest
-from two_brokers import Wire, broker, frames
 
-from plait_broker import Broker, BrokerSettings, Caller
+from plait_broker import BrokerSettings
 from plait_broker.adapter.join_gate import CALM_S
-from plait_broker.outputs import Send
 from plait_broker.settings import LinkSettings
-from plait_core.wire import (
-    HANDSHAKE_VERSION,
-    VERSION_MAX,
-    VERSION_MIN,
-    Frame,
-    Handshake,
-    Hello,
-    Role,
-    Welcome,
-    encode_frame,
-)
+from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, start_broker
+from plait_lab.simulation.overlay.world import World
 
 ONE, TWO = ("10.0.0.2:4680",), ("10.0.0.2:4680", "10.0.0.3:4680")
 JOIN_S = 2 * BrokerSettings().hello_timeout_s
 """The gate may be closed for longer than a client has for its hello."""
 
 
-def starting(links: tuple[str, ...]) -> Broker:
-    """Return a broker that has just started and is configured to have these links."""
-    return broker("near", 1, LinkSettings(links=links, join_s=JOIN_S))
+def starting(links: tuple[str, ...]) -> World:
+    """Return a world where a broker has just started that is configured to have these links."""
+    world = World("join gate", brokers=0, terms=HELD)
+    start_broker(world, "near", LinkSettings(links=links, join_s=JOIN_S))
+    return world
 
 
-def hello(to: Broker, number: int, now: float = 0.0) -> list[Frame]:
-    """Connect a client, send its Hello and return the answer."""
-    to.connected(number, Caller("127.0.0.1:9"), now)
-    handshake = Handshake.initiator(Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, "early", number, (), None, None))
-    to.receive(number, encode_frame(handshake.start(), HANDSHAKE_VERSION), now)
-    return answers(to, number)
-
-
-def answers(of: Broker, number: int) -> list[Frame]:
-    """Return the frames that a broker has sent to a client."""
-    chunks = [output.chunks for output in of.take_output() if isinstance(output, Send) and output.connection == number]
-    return frames([chunk for each in chunks for chunk in each])
+def linked(links: tuple[str, ...]) -> HeldConnection:
+    """Return the connection of such a broker to a neighbour."""
+    world = starting(links)
+    return HeldConnection(world, world.nodes[0], start_broker(world, "far")).open()
 
 
 def test_a_broker_that_expects_no_neighbours_admits_clients_at_once() -> None:
-    (welcome,) = hello(broker("alone", 1), 77)
-    assert isinstance(welcome, Welcome)
+    client = starting(()).connected_client(0)
+    assert client.node.broker is not None
+    assert len(client.node.broker.sessions) == 1
 
 
 @pytest.mark.parametrize(("links", "opens"), [(ONE, True), (TWO, False)])
 def test_a_starting_broker_waits_for_all_its_neighbours(links: tuple[str, ...], opens: bool) -> None:
-    near, far = starting(links), broker("far", 2)
-    wire = Wire(near, far).settle()
-    gate = near._join_gate
-    assert not gate.is_open(0.0)
-    for tenth in range(1, 20):
-        wire.tick(tenth / 10)
-        wire.settle()
-        gate.is_open(tenth / 10)
+    wire = linked(links)
+    world, gate = wire.world, wire.brokers[0]._join_gate
+    assert not gate.is_open(world.now)
+    client = world.client(0)
+    world.run(2.0)
     assert wire.up
-    assert gate.is_open(2.0) is opens, "one neighbour is up, and has sent its interest"
-    assert gate.is_open(JOIN_S), "the time is over"
+    assert (client.welcome is not None) is opens, "one neighbour is up, and has sent its interest"
+    assert gate.is_open(world.now) is opens
+    world.run(JOIN_S - 2.0 + CALM_S)
+    assert client.welcome is not None, "the time is over"
 
 
 def test_an_early_client_is_admitted_when_the_time_is_over() -> None:
-    near = starting(ONE)
-    assert hello(near, 77) == []
-    assert near.next_deadline() <= CALM_S / 2, "the gate is asked again soon"
-    near.tick(JOIN_S - CALM_S)
-    assert answers(near, 77) == []
-    near.tick(JOIN_S)
-    (welcome,) = answers(near, 77)
-    assert isinstance(welcome, Welcome)
+    world = starting(ONE)
+    client, near = world.client(0), world.broker(0)
+    world.run(0.01)
+    assert client.connection is not None
+    assert near._join_gate.waiting
+    assert near.next_deadline() <= world.now + CALM_S / 2, "the gate is asked again soon"
+    world.run(JOIN_S - CALM_S)
+    assert client.welcome is None
+    world.run(CALM_S)
+    assert client.welcome is not None
     assert not near._join_gate.waiting
+    assert not world.complaints
 
 
 def test_an_early_client_that_has_gone_is_forgotten() -> None:
-    near = starting(ONE)
-    hello(near, 77)
-    near.disconnected(77, 1.0)
+    world = starting(ONE)
+    client, near = world.client(0), world.broker(0)
+    world.run(1.0)
+    assert near._join_gate.waiting
+    client.leave()
+    world.run(0.01)
     assert not near._join_gate.waiting
-    near.tick(JOIN_S)
-    assert answers(near, 77) == []
+    world.run(JOIN_S)
+    assert client.welcome is None
     assert len(near.sessions) == 0
 
 
 def test_the_gate_opens_after_a_calm_time() -> None:
-    near, far = starting(ONE), broker("far", 2)
-    gate = near._join_gate
-    wire = Wire(near, far).settle()
-    for tenth in range(1, 20):
-        wire.tick(tenth / 10)
-        wire.settle()
-    assert near.overlay.informed
-    assert not gate.is_open(2.0), "link states of further brokers may follow"
-    assert not gate.is_open(2.0 + CALM_S / 2)
-    assert gate.is_open(2.0 + 1.5 * CALM_S)
+    wire = linked(ONE)
+    world, near = wire.world, wire.brokers[0]
+    assert world.run_until(lambda: near.overlay.informed, 2.0)
+    at = world.now
+    assert not near._join_gate.is_open(at), "link states of further brokers may follow"
+    assert not near._join_gate.is_open(at + CALM_S / 2)
+    assert near._join_gate.is_open(at + 1.5 * CALM_S)
 
 
 def test_a_neighbour_that_goes_meanwhile_restarts_the_calm_time() -> None:
-    near, far = starting(ONE), broker("far", 2)
-    gate = near._join_gate
-    wire = Wire(near, far).settle()
-    for tenth in range(1, 20):
-        wire.tick(tenth / 10)
-        wire.settle()
-    assert not gate.is_open(2.0)
-    wire.gone()
-    assert not gate.is_open(2.0 + 1.5 * CALM_S)
-    assert gate.is_open(JOIN_S)
+    wire = linked(ONE)
+    world, near = wire.world, wire.brokers[0]
+    assert world.run_until(lambda: near.overlay.informed, 2.0)
+    assert not near._join_gate.is_open(world.now)
+    wire.reset()
+    assert not near._join_gate.is_open(world.now + 1.5 * CALM_S)
+    assert near._join_gate.is_open(JOIN_S)

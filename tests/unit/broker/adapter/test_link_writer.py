@@ -4,142 +4,152 @@ from __future__ import annotations
 
 import pytest
 from copies import copy, publish
-from two_brokers import Wire, frames, linked
 
 from plait_broker.adapter.link_writer import LinkWriter
 from plait_broker.clients.connection import BURST_BYTES_MAX, CONTROL_BYTES_MAX
 from plait_broker.overlay.outputs import CopyDropped, RelayFrame, SendFrame
 from plait_broker.overlay.transport import relay_buffer
-from plait_core.wire import VERSION_MAX, Forward, Ping
+from plait_core.wire import Forward, Ping
 from plait_core.wire.frame_types.envelope_frames import envelop_message
 from plait_core.wire.frame_types.overlay_frames import StreamAck
+from plait_lab.simulation.overlay.broker_node import OverlayNode
+from plait_lab.simulation.overlay.network import Link
+from plait_lab.simulation.overlay.world import linked_world
 from plait_telemetry.telemetry import TelemetrySettings
 
 ACK = envelop_message(StreamAck(9, 1, 7))
 
 
-class Link:
+class FullLink:
     """A link between two brokers, as the first writes to it."""
 
     def __init__(self) -> None:
-        self.wire: Wire = linked()
-        self.near, self.far = self.wire.ends
+        self.world = linked_world({(0, 1): 0.001})
+        self.node, self.near = self.world.nodes[0], self.world.broker(0)
         self.writer: LinkWriter = self.near._adapter._links
         self.overlay = self.near.overlay
-        self.number = self.wire.link
-        connection = self.writer.connection(self.number)
-        assert connection is not None
+        (connection,) = self.near.broker_connections.links()
+        self.number = connection.id
         self.connection = connection
-        self._seen = len(self.wire.sent[0])
+        self._written: list[Forward] = []
+        self.world.wire.on_copy(self._see_copy)
+
+    @property
+    def now(self) -> float:
+        return self.world.now
 
     def sent(self) -> list[Forward]:
         """Return the copies that were written since the last call."""
-        self.wire.collect()
-        written = self.wire.sent[0][self._seen :]
-        self._seen = len(self.wire.sent[0])
-        return [frame for frame in frames(written, VERSION_MAX) if isinstance(frame, Forward)]
+        self.node.act()
+        written, self._written = self._written, []
+        return written
 
     def block(self) -> None:
         """Have the socket take no bytes."""
-        self.near.set_writable(self.number, False, self.wire.now)
+        self.near.set_writable(self.number, False, self.now)
 
-    def unblock(self, now: float) -> None:
-        self.wire.now = now
-        self.near.set_writable(self.number, True, now)
+    def unblock(self, after_s: float = 0.0) -> None:
+        """Have it take bytes again after a while. Nothing else happens meanwhile."""
+        self.near.set_writable(self.number, True, self.now + after_s)
+
+    def _see_copy(self, link: Link, sender: OverlayNode, copy: Forward) -> None:
+        if sender is self.node:
+            self._written.append(copy)
 
 
 @pytest.fixture
-def link() -> Link:
-    return Link()
+def link() -> FullLink:
+    return FullLink()
 
 
-def test_a_copy_is_written_at_once_while_the_link_takes_data(link: Link) -> None:
-    link.writer.forward(copy(link.number, 5, at=2.0, delay_us=70), 2.0)
+def test_a_copy_is_written_at_once_while_the_link_takes_data(link: FullLink) -> None:
+    link.writer.forward(copy(link.number, 5, at=link.now, delay_us=70), link.now)
     (sent,) = link.sent()
     assert (sent.sequence, sent.delay_us, sent.path) == (5, 70, (1,))
     assert not link.connection.relay_buffer.copies
     assert link.near.counters.forwarded == 1
 
 
-def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(link: Link) -> None:
+def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(link: FullLink) -> None:
     link.block()
-    link.writer.forward(copy(link.number, 1, at=2.0, delay_us=70), 2.0)
-    link.writer.forward(copy(link.number, 2, at=2.5), 2.5)
+    link.writer.forward(copy(link.number, 1, at=link.now, delay_us=70), link.now)
+    link.writer.forward(copy(link.number, 2, at=link.now + 0.5), link.now + 0.5)
     assert link.sent() == []
-    assert len(link.connection.relay_buffer.copies) == 2
-    link.unblock(3.0)
+    assert len(link.connection.relay_buffer) == 2
+    link.unblock(1.0)
     assert [(sent.sequence, sent.delay_us) for sent in link.sent()] == [(1, 1_000_070), (2, 500_000)]
     assert not link.connection.relay_buffer.copies
 
 
-def test_a_later_copy_does_not_overtake_those_that_wait(link: Link) -> None:
+def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:
     link.block()
-    link.writer.forward(copy(link.number, 1, at=2.0), 2.0)
+    link.writer.forward(copy(link.number, 1, at=link.now), link.now)
     link.connection.set_writable(True)
-    link.writer.forward(copy(link.number, 2, at=2.0), 2.0)
+    link.writer.forward(copy(link.number, 2, at=link.now), link.now)
     assert link.sent() == [], "it waits although the link takes data again"
-    link.writer.write_waiting(link.connection, 2.0)
+    link.writer.write_waiting(link.connection, link.now)
     assert [sent.sequence for sent in link.sent()] == [1, 2]
 
 
-def test_waiting_copies_are_written_burst_by_burst(link: Link) -> None:
+def test_waiting_copies_are_written_burst_by_burst(link: FullLink) -> None:
     payload = bytes(BURST_BYTES_MAX // 4)
     for sequence in range(1, 11):
-        link.writer.forward(copy(link.number, sequence, at=2.0, payload=payload), 2.0)
+        link.writer.forward(copy(link.number, sequence, at=link.now, payload=payload), link.now)
     first = link.sent()
     assert 0 < len(first) < 10
-    assert link.near.next_deadline() <= 2.0, "the next burst is due"
+    assert link.near.next_deadline() <= link.now, "the next burst is due"
     sequences = [sent.sequence for sent in first]
     for _ in range(5):
-        link.near.tick(2.0)
+        link.near.tick(link.now)
         sequences += [sent.sequence for sent in link.sent()]
     assert sequences == list(range(1, 11))
 
 
-def test_a_copy_beyond_the_relay_buffer_is_dropped_and_counted(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_beyond_the_relay_buffer_is_dropped_and_counted(link: FullLink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 0)
     link.block()
     for sequence in (1, 2):
-        link.writer.forward(copy(link.number, sequence, at=2.0), 2.0)
+        link.writer.forward(copy(link.number, sequence, at=link.now), link.now)
     assert link.overlay.counts["relay_buffer_full"] == 1
-    link.unblock(2.0)
+    link.unblock()
     assert [sent.sequence for sent in link.sent()] == [1]
 
 
-def test_outputs_for_a_link_that_has_ended_are_dropped(link: Link) -> None:
-    link.wire.gone()
+def test_outputs_for_a_link_that_has_ended_are_dropped(link: FullLink) -> None:
+    link.world.cut(0, 1)
+    link.world.run(0.01)
     forwarded = link.near.counters.forwarded
-    link.writer.forward(copy(link.number), 2.0)
-    link.writer.send(SendFrame(link.number, Ping(5)), 2.0)
-    link.writer.relay(RelayFrame(link.number, ACK), 2.0)
+    link.writer.forward(copy(link.number), link.now)
+    link.writer.send(SendFrame(link.number, Ping(5)), link.now)
+    link.writer.relay(RelayFrame(link.number, ACK), link.now)
     assert link.near.counters.forwarded == forwarded
     assert link.overlay.counts["relays_refused"] == 1
     assert link.writer.connection(link.number) is None
 
 
-def test_frames_of_other_brokers_leave_room_for_our_own(link: Link) -> None:
+def test_frames_of_other_brokers_leave_room_for_our_own(link: FullLink) -> None:
     link.block()
     relayed = 0
     while not link.overlay.counts["relays_refused"]:
-        link.writer.relay(RelayFrame(link.number, ACK), 2.0)
+        link.writer.relay(RelayFrame(link.number, ACK), link.now)
         relayed += 1
         assert relayed < CONTROL_BYTES_MAX, "there is a bound"
     assert not link.connection.overdue, "the neighbour is not closed because of frames of others"
-    link.writer.send(SendFrame(link.number, Ping(5)), 2.0)
+    link.writer.send(SendFrame(link.number, Ping(5)), link.now)
     assert not link.connection.overdue
     assert link.overlay.counts["relays_refused"] == 1
 
 
-def test_telemetry_records_written_and_dropped_copies(link: Link) -> None:
+def test_telemetry_records_written_and_dropped_copies(link: FullLink) -> None:
     telemetry = link.near.observe(TelemetrySettings())
     before = telemetry.ring.written
     link.block()
-    link.writer.forward(copy(link.number, 1, at=2.0), 2.0)
+    link.writer.forward(copy(link.number, 1, at=link.now), link.now)
     assert telemetry.ring.written == before, "it waits"
-    link.unblock(3.0)
+    link.unblock(1.0)
     written = telemetry.ring.written
     assert written > before
     dropped = copy(link.number)
     forward = Forward(0, 0, 0, (9,), tuple(dropped.destinations), publish().block)
-    link.writer.dropped(CopyDropped(forward, 5, dropped.destinations, "forbidden"), 3.0)
+    link.writer.dropped(CopyDropped(forward, 5, dropped.destinations, "forbidden"), link.now)
     assert telemetry.ring.written > written

@@ -6,61 +6,46 @@ from dataclasses import replace
 
 import pytest
 from copies import publish
-from two_brokers import Wire, frames, linked
 
-from plait_broker import BrokerSettings, Caller
+from plait_broker import BrokerSettings
 from plait_broker.drop_reasons import DropReason
-from plait_core.wire import (
-    HANDSHAKE_VERSION,
-    VERSION_MAX,
-    VERSION_MIN,
-    Confirm,
-    EventFrame,
-    Handshake,
-    Hello,
-    Publish,
-    Role,
-    encode_frame,
-)
+from plait_core.wire import Confirm, EventFrame, Publish
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, read_message
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
-from plait_core.wire.frame_types.session_frames import Refusal, Subscribe
+from plait_core.wire.frame_types.session_frames import Refusal
+from plait_lab.simulation.overlay.network import LinkConnection
+from plait_lab.simulation.overlay.wire_tap import decode
 from plait_lab.simulation.overlay.world import LINKED, linked_world
 
-CLIENT = 50
-"""The connection of a client."""
+DELAY_S = 0.000_001
 
 
 class Destination:
     """A broker that gets events from another one."""
 
     def __init__(self) -> None:
-        self.wire: Wire = linked()
-        self.root, self.here = self.wire.ends
-        self._subscribe("y >= 0")
-
-    def _subscribe(self, filter: str) -> None:
-        """Have a client subscribe here, so that the attributes of events are decoded."""
-        now = self.wire.now
-        self.here.connected(CLIENT, Caller("127.0.0.1:9"), now)
-        handshake = Handshake.initiator(Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, "client", 5, (), None, None))
-        self.here.receive(CLIENT, encode_frame(handshake.start(), HANDSHAKE_VERSION), now)
-        self.here.receive(CLIENT, encode_frame(Subscribe(1, 1, filter), VERSION_MAX), now)
-        self.wire.collect()
+        self.world = linked_world({(0, 1): DELAY_S})
+        self.root, self.here = self.world.broker(0), self.world.broker(1)
+        self._outcomes: list[DeliveryOutcome] = []
+        self.world.wire.see_writes(self._see_write)
+        self.world.client(1).subscribe("y >= 0")  # so that the attributes of events are decoded
+        self.world.run(1.0)
         assert len(self.here.interest) == 1
 
     def send(self, frame: EventFrame, *, confirm: bool, delay_us: int = 0) -> list[DeliveryOutcome]:
         """Send an event from the root. Return the outcomes that come back."""
-        before = len(self.wire.sent[1])
+        self._outcomes.clear()
         level = Confirm.SUBSCRIBERS if confirm else Confirm.NONE
-        self.root._remote_confirmations.publish(frame, [self.here.id], delay_us, self.wire.now, level)
-        self.wire.collect()
-        self.wire.settle()
-        self.wire.tick(self.wire.now + 0.1)
-        self.wire.settle()
-        sent = frames(self.wire.sent[1][before:], VERSION_MAX)
-        messages = [read_message(each, 0) for each in sent if isinstance(each, EndToEnd)]
-        return [message for message in messages if isinstance(message, DeliveryOutcome)]
+        self.root.tick(self.world.now)
+        self.root._remote_confirmations.publish(frame, [self.here.id], delay_us, self.world.now, level)
+        self.world.nodes[0].act()
+        self.world.run(0.3)
+        return list(self._outcomes)
+
+    def _see_write(self, connection: LinkConnection, side: int, data: bytes) -> None:
+        if connection.ends[side] is self.world.nodes[1]:
+            messages = [read_message(frame, 0) for frame in decode(data) if isinstance(frame, EndToEnd)]
+            self._outcomes += [message for message in messages if isinstance(message, DeliveryOutcome)]
 
     @property
     def unacked(self) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
-from two_brokers import Wire, broker, frames
 
-from plait_broker import Broker
+from plait_broker import Broker, BrokerSettings
 from plait_broker.clients.connection import CONTROL_BURST, CONTROL_PER_S
-from plait_broker.outputs import Remark
 from plait_broker.overlay.discovery.broker_connections import SHUNNED_S
 from plait_broker.overlay.security.mutual_auth import MutualAuth, Untrusted
 from plait_broker.settings import LinkSettings
@@ -19,6 +18,8 @@ from plait_core.limits import HELLO_BYTES_MAX, NONCE_BYTES, PROOF_BYTES
 from plait_core.wire import (
     Close,
     Destination,
+    Frame,
+    FrameDecoder,
     Hello,
     Introduction,
     Ping,
@@ -28,6 +29,9 @@ from plait_core.wire import (
     encode_frame,
     forward_head,
 )
+from plait_lab.simulation.overlay.broker_node import OverlayNode
+from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, start_broker
+from plait_lab.simulation.overlay.world import World, address_of
 
 SECRET = "open-sesame-42"
 AWAY = ("10.0.0.1:5555", "10.0.0.2:4680")
@@ -37,8 +41,21 @@ def secret(text: str = SECRET) -> LinkSettings:
     return LinkSettings(secret=text)
 
 
-def met(dialler: str = SECRET, acceptor: str = SECRET, **how: object) -> Wire:
-    return Wire(broker("near", 1, secret(dialler)), broker("far", 2, secret(acceptor)), addresses=AWAY).settle()
+def held(near: LinkSettings, far: LinkSettings, **terms: Any) -> HeldConnection:
+    """Return a connection that holds back what two brokers write."""
+    world = World("mutual auth", brokers=0, terms=HELD)
+    return HeldConnection(world, start_broker(world, "near", near), start_broker(world, "far", far), **terms)
+
+
+def met(dialler: str = SECRET, acceptor: str = SECRET) -> HeldConnection:
+    return held(secret(dialler), secret(acceptor), addresses=AWAY).open()
+
+
+def frames(data: bytes) -> list[Frame]:
+    """Decode frames of the handshake."""
+    decoder = FrameDecoder()
+    decoder.feed(data)
+    return decoder.take()
 
 
 # --- a secret ---------------------------------------------------------------------------------------------------------
@@ -47,8 +64,8 @@ def met(dialler: str = SECRET, acceptor: str = SECRET, **how: object) -> Wire:
 def test_two_that_know_the_secret_are_neighbours_and_never_say_it() -> None:
     wire = met()
     assert wire.up
-    assert wire.closed == ["", ""]
-    for sent in wire.sent:
+    assert wire.closed == ("", "")
+    for sent in wire.written:
         assert SECRET.encode() not in b"".join(sent)
 
 
@@ -59,12 +76,12 @@ def test_a_wrong_secret_is_refused_and_named_at_both_ends(right: int) -> None:
     assert wire.closed[0].startswith("broker far at 10.0.0.2:4680: it says: the proof of the overlay secret is wrong")
     assert wire.closed[1].startswith("broker near from 10.0.0.1:5555: the proof of the overlay secret is wrong")
     assert "give all brokers the same [overlay] secret" in wire.closed[0]
-    assert wire.ends[1].counters.rejected["auth"] == 1
+    assert wire.brokers[1].counters.rejected["auth"] == 1
 
 
 @pytest.mark.parametrize(("near", "far"), [(SECRET, ""), ("", SECRET)])
 def test_a_secret_on_one_side_alone_is_refused_even_on_one_machine(near: str, far: str) -> None:
-    wire = Wire(broker("near", 1, secret(near)), broker("far", 2, secret(far))).settle()
+    wire = held(secret(near), secret(far)).open()
     assert not wire.up
     assert "has no overlay secret" in wire.closed[1] or "has none" in wire.closed[1]
     assert all(wire.closed)
@@ -72,27 +89,26 @@ def test_a_secret_on_one_side_alone_is_refused_even_on_one_machine(near: str, fa
 
 def test_a_stranger_is_told_nothing_that_guesses_can_be_tried_on() -> None:
     """Check that the acceptor sends no proof before it has verified the dialler's."""
-    wire = Wire(broker("near", 1, secret("a guess")), broker("far", 2, secret()), addresses=AWAY).settle()
-    said = b"".join(wire.sent[1])
-    (welcome,) = frames([said[: 8 + int.from_bytes(said[:4])]])
+    wire = held(secret("a guess"), secret(), addresses=AWAY).open()
+    said = b"".join(wire.written[1])
+    (welcome,) = frames(said[: 8 + int.from_bytes(said[:4])])
     assert isinstance(welcome, Welcome)
     assert len(welcome.nonce or b"") == NONCE_BYTES
-    rest = frames([said[8 + int.from_bytes(said[:4]) :]])
+    rest = frames(said[8 + int.from_bytes(said[:4]) :])
     assert [type(frame) for frame in rest] == [Close]
 
 
 def test_what_was_said_in_one_connection_proves_nothing_in_the_next() -> None:
     wire = met()
-    heard = wire.sent[0]
-    far = wire.ends[1]
-    wire.gone()
-    replay = Wire(broker("thief", 3, secret("")), far, link=2, addresses=AWAY, now=1.0)
-    replay.waiting[0].clear()
-    for chunk in heard[:2]:
-        far.receive(2, chunk, 1.0)
-    replay.collect()
+    hello, introduction = wire.written[0][:2]
+    wire.reset()
+    wire.world.run(1.0)
+    thief = start_broker(wire.world, "thief", secret(""))
+    replay = HeldConnection(wire.world, thief, wire.ends[1], addresses=AWAY)
+    replay.hold(0, hello, introduction)
+    replay.pass_on(0)
     assert "the proof of the overlay secret is wrong" in replay.closed[1]
-    assert not far.overlay.neighbours
+    assert not wire.ends[1].overlay.neighbours
 
 
 def meetings() -> tuple[MutualAuth, MutualAuth]:
@@ -159,9 +175,9 @@ def test_ten_thousand_forgeries() -> None:
 
 
 def test_a_nonce_of_another_length_is_refused() -> None:
-    wire = Wire(broker("near", 1, secret()), broker("far", 2, secret()), addresses=AWAY)
-    wire.waiting[0][:] = [encode_frame(Hello(1, 1, Role.BROKER, "near", 5, nonce=b"short"))]
-    wire.settle()
+    wire = held(secret(), secret(), addresses=AWAY)
+    wire.hold(0, encode_frame(Hello(1, 1, Role.BROKER, "near", 5, nonce=b"short")))
+    wire.open()
     assert "a nonce has" in wire.closed[1]
 
 
@@ -169,13 +185,13 @@ def test_a_nonce_of_another_length_is_refused() -> None:
 
 
 def test_without_a_secret_brokers_on_one_machine_are_neighbours() -> None:
-    assert Wire(broker("near", 1), broker("far", 2)).settle().up
+    assert held(LinkSettings(), LinkSettings()).open().up
 
 
 @pytest.mark.parametrize("end", [0, 1])
 def test_without_a_secret_neither_end_takes_one_from_elsewhere(end: int) -> None:
     addresses = ("10.0.0.1:5555", "127.0.0.1:4680") if end else ("127.0.0.1:5555", "10.0.0.2:4680")
-    wire = Wire(broker("near", 1), broker("far", 2), addresses=addresses).settle()
+    wire = held(LinkSettings(), LinkSettings(), addresses=addresses).open()
     assert not wire.up
     assert "give both the same [overlay] secret" in wire.closed[end]
 
@@ -183,24 +199,23 @@ def test_without_a_secret_neither_end_takes_one_from_elsewhere(end: int) -> None
 def test_over_tls_the_certificate_is_what_counts() -> None:
     tls = LinkSettings(tls=True)
     both = (True, True)
-    assert Wire(broker("near", 1, tls), broker("far", 2, tls), addresses=AWAY, vouched=both).settle().up
-    plain = Wire(broker("near", 1, tls), broker("far", 2, tls)).settle()
+    assert held(tls, tls, addresses=AWAY, vouched=both).open().up
+    plain = held(tls, tls).open()
     assert not plain.up
     assert "over TLS" in plain.closed[0]
 
 
 def test_over_tls_a_secret_is_asked_for_as_well() -> None:
     near, far = LinkSettings(tls=True, secret="another one"), LinkSettings(tls=True, secret=SECRET)
-    wire = Wire(broker("near", 1, near), broker("far", 2, far), addresses=AWAY, vouched=(True, True)).settle()
+    wire = held(near, far, addresses=AWAY, vouched=(True, True)).open()
     assert not wire.up
     assert "the proof of the overlay secret is wrong" in wire.closed[1]
 
 
 def test_clients_do_not_come_in_where_brokers_do() -> None:
-    far = broker("far", 2, LinkSettings(tls=True))
-    wire = Wire(broker("near", 1), far, vouched=(True, True))
-    wire.waiting[0][:] = [encode_frame(Hello(1, 1, Role.CLIENT, "ibis", 5))]
-    wire.settle()
+    wire = held(LinkSettings(), LinkSettings(tls=True), vouched=(True, True))
+    wire.hold(0, encode_frame(Hello(1, 1, Role.CLIENT, "ibis", 5)))
+    wire.open()
     assert "clients elsewhere" in wire.closed[1]
 
 
@@ -208,161 +223,160 @@ def test_clients_do_not_come_in_where_brokers_do() -> None:
 
 
 def test_a_broker_does_not_link_to_itself_and_stops_trying() -> None:
-    here = "127.0.0.1:4680"
-    alone = broker("alone", 1, LinkSettings(links=(here,)))
-    alone.tick(0.0)
-    wire = Wire(alone, broker("stand-in", 1), addresses=("127.0.0.1:5555", here)).settle()  # the same id
-    assert wire.ends[1].id == alone.id
-    assert "this is the same broker" in wire.closed[0]
-    wire.gone()
-    before = list(wire.dials)
-    for second in range(1, 120):
-        alone.tick(float(second))
-        wire.collect()
-    assert before == [here]
-    assert wire.dials == before
+    world = World("itself", brokers=0, terms=HELD)
+    here = address_of(0)
+    alone = world.add_broker(BrokerSettings(name="alone", linking=LinkSettings(links=(here,))))
+    mirror = OverlayNode(
+        0, world.network, alone.terms, world.history, world.truth.change
+    )  # at its address, with its id
+    world.network.add_link(alone, mirror, 0.001)  # it has the same address and, once it runs, the same id
+    for node in (alone, mirror):
+        node.start()
+    assert alone.overlay.me == mirror.overlay.me
+    world.run(120.0)
+    assert alone.dialled == mirror.dialled == [here]
+    assert any("this is the same broker" in reason for reason in alone.closed.values())
+    assert not alone.overlay.neighbours
 
 
 def test_a_second_connection_is_refused_as_a_duplicate() -> None:
-    near, far = sorted((broker("a", 1), broker("b", 2)), key=lambda one: one.id)
-    first = Wire(near, far).settle()
-    second = Wire(far, near, link=2).settle()
+    world = World("duplicate", brokers=0, terms=HELD)
+    near, far = sorted((start_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
+    first = HeldConnection(world, near, far).open()
+    second = HeldConnection(world, far, near).open()
     assert first.up
     assert not any(first.closed)
     assert "there is a connection between us already" in " ".join(second.closed)
 
 
 def test_of_two_that_the_same_one_dialled_the_newer_stays() -> None:
-    near, far = broker("a", 1), broker("b", 2)
-    first = Wire(near, far).settle()
-    second = Wire(near, far, link=2).settle()
-    first.collect()
+    first = held(LinkSettings(), LinkSettings()).open()
+    second = HeldConnection(first.world, *first.ends).open()
     assert not any(second.closed)
     assert second.up
-    assert near.broker_connections.links()[0].id == far.broker_connections.links()[0].id == 2
+    assert tuple(broker.broker_connections.links()[0].id for broker in second.brokers) == second.connection.ids
 
 
 def test_when_both_dial_at_once_both_keep_the_same() -> None:
     for order in range(8):
-        near, far = broker("a", 1), broker("b", 2)
-        one, other = Wire(near, far, link=1), Wire(far, near, link=2)
+        world = World(f"both dial/{order}", brokers=0, terms=HELD)
+        near, far = start_broker(world, "a"), start_broker(world, "b")
+        one, other = HeldConnection(world, near, far), HeldConnection(world, far, near)
         rng = Random(order)
         for _ in range(40):
             wire = rng.choice((one, other))
             wire.pass_on(rng.randrange(2))
-            one.collect()
-            other.collect()
-        kept = {link.id for end in (near, far) for link in end.broker_connections.links()}
-        assert kept == {1 if near.id < far.id else 2}
-        assert one.up
+        kept = one if near.overlay.me < far.overlay.me else other
+        for _ in range(2):
+            links = [broker.broker_connections.links() for broker in kept.brokers]
+            assert [[link.id for link in some] for some in links] == [[id] for id in kept.connection.ids]
+            assert kept.up
+            kept.open()  # nothing is left that changes it
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
 def test_a_broker_of_another_version_is_refused_and_named_at_both_ends() -> None:
-    wire = Wire(broker("near", 1), broker("far", 2))
-    wire.waiting[0][:] = [encode_frame(Hello(7, 9, Role.BROKER, "from-tomorrow", 5))]
-    wire.settle()
+    wire = held(LinkSettings(), LinkSettings())
+    wire.hold(0, encode_frame(Hello(7, 9, Role.BROKER, "from-tomorrow", 5)))
+    wire.open()
     assert "broker from-tomorrow" in wire.closed[1]
     assert "you offer versions 7 to 9" in wire.closed[1]
     assert "at 127.0.0.1:4690: it says: you offer versions 7 to 9" in wire.closed[0]
-    assert wire.ends[1].counters.rejected["version"] == 1
+    assert wire.brokers[1].counters.rejected["version"] == 1
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_a_meeting_that_stops_half_way_times_out_at_both_ends(steps: int) -> None:
-    wire = Wire(broker("near", 1, secret()), broker("far", 2, secret()), addresses=AWAY)
+    wire = held(secret(), secret(), addresses=AWAY)
     for step in range(steps):
         wire.pass_on(step % 2)
-    for waiting in wire.waiting:
-        waiting.clear()
-    if steps == 3:  # the acceptor has the dialler's proof, but its answer is lost
+    if steps == 3:  # the acceptor has the dialler's proof, but its answer does not arrive
         assert not wire.ends[0].overlay.neighbours
-    for second in (4.9, 5.2, 5.5):
-        wire.tick(second)
-        wire.waiting[0].clear()
-        wire.waiting[1].clear()
+    wire.world.run(4.9)
+    assert not any(wire.closed) or steps == 3
+    wire.world.run(0.6)
     assert wire.closed[0].endswith("no hello")
     assert wire.closed[1] or steps == 3
 
 
 def test_a_neighbour_that_sends_garbage_is_cut_off_named_and_shunned_for_a_while() -> None:
     wire = met()
-    near, far = wire.ends
-    far.receive(1, b"\xff" * 64, 1.0)
-    wire.collect()
+    wire.world.run(1.0)
+    wire.write(0, b"\xff" * 64)
     assert wire.closed[1].startswith("broker near from 10.0.0.1:5555: ")
-    assert sum(far.counters.faults.values()) == 1
-    wire.now = 1.0
-    wire.gone()
-    again = Wire(near, far, link=2, addresses=AWAY, now=2.0).settle()
+    assert sum(wire.brokers[1].counters.faults.values()) == 1
+    wire.world.run(1.0)
+    again = HeldConnection(wire.world, *wire.ends, addresses=AWAY).open()
     assert not again.up
     assert "you broke the protocol" in again.closed[1]
-    again.gone()
-    assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
+    wire.world.run(SHUNNED_S)
+    assert HeldConnection(wire.world, *wire.ends, addresses=AWAY).open().up
 
 
 def test_whom_one_has_dialled_is_shunned_as_well() -> None:
-    near = broker("near", 1, LinkSettings(secret=SECRET, links=(AWAY[1],)))
-    far = broker("far", 2, secret())
-    wire = Wire(near, far, addresses=AWAY).settle()
+    wire = held(LinkSettings(secret=SECRET, links=(AWAY[1],)), secret(), addresses=AWAY).open()
     assert wire.up
-    near.receive(1, b"\xff" * 64, 1.0)
-    wire.collect()
+    wire.world.run(1.0)
+    wire.write(1, b"\xff" * 64)
     assert wire.closed[0].startswith("broker far at 10.0.0.2:4680: ")
-    wire.now = 1.0
-    wire.gone()
-    wire.dials.clear()
-    wire.tick(SHUNNED_S)
-    assert not wire.dials, "though a link there is configured"
-    again = Wire(near, far, link=2, addresses=AWAY, now=SHUNNED_S).settle()
+    dialled = wire.ends[0].dialled
+    dialled.clear()
+    wire.world.run(SHUNNED_S - 1.0)
+    assert not dialled, "though a link there is configured"
+    again = HeldConnection(wire.world, *wire.ends, addresses=AWAY).open()
     assert not again.up
     assert "it broke the protocol" in again.closed[0]
-    again.gone()
-    wire.tick(2.0 + SHUNNED_S)
-    assert wire.dials == [AWAY[1]]
-    assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
+    wire.world.run(2.0)
+    assert set(dialled) == {AWAY[1]}
+    assert HeldConnection(wire.world, *wire.ends, addresses=AWAY).open().up
 
 
 def test_before_the_introduction_nothing_else_is_listened_to() -> None:
-    wire = Wire(broker("near", 1, secret()), broker("far", 2, secret()), addresses=AWAY)
-    wire.pass_on(0)
-    wire.ends[1].receive(1, encode_frame(Introduction(bytes(PROOF_BYTES)), 1), 0.0)
-    wire.collect()
-    assert "the proof of the overlay secret is wrong" in wire.closed[1]
-    impatient = Wire(broker("near", 1, secret()), wire.ends[1], link=2, addresses=AWAY)
-    impatient.pass_on(0)
-    impatient.ends[1].receive(2, encode_frame(Ping(1), 1), 0.0)
-    impatient.collect()
-    assert "before the handshake is done" in impatient.closed[1]
-    impatient = Wire(broker("near", 1, secret()), wire.ends[1], link=3, addresses=AWAY)
-    impatient.pass_on(0)
-    impatient.ends[1].receive(3, (HELLO_BYTES_MAX).to_bytes(4) + b"\0\x15\0\0", 0.0)
-    impatient.collect()
-    assert "oversize" in impatient.closed[1], "a stranger makes us hold no more than a hello does"
+    wire = held(secret(), secret(), addresses=AWAY)
+    for data, reason in (
+        (encode_frame(Introduction(bytes(PROOF_BYTES)), 1), "the proof of the overlay secret is wrong"),
+        (encode_frame(Ping(1), 1), "before the handshake is done"),
+        ((HELLO_BYTES_MAX).to_bytes(4) + b"\0\x15\0\0", "oversize"),  # a stranger gets no larger buffer than a Hello
+    ):
+        stranger = start_broker(wire.world, "near", secret())
+        impatient = HeldConnection(wire.world, stranger, wire.ends[1], addresses=AWAY)
+        impatient.pass_on(0)
+        impatient.hold(0, data)
+        impatient.pass_on(0)
+        assert reason in impatient.closed[1]
+
+
+def write_unanswered(wire: HeldConnection, pings: bytes) -> None:
+    """Write a burst of pings, and lose the answers, which would be a flood themselves."""
+    wire.world.network.silence(wire.link, wire.ends[1])
+    wire.write(0, pings)
+    wire.hold(1)
+    wire.open()
 
 
 def test_a_flood_of_control_frames_is_cut_off_counted_and_named() -> None:
     wire = met()
-    near, far = wire.ends
+    world = wire.world
+    world.run(1.0)
     pings = encode_frame(Ping(1), 1) * 1000
     for _ in range(round(CONTROL_BURST) // 1000 - 2):  # the largest burst allowed
-        far.receive(1, pings, 1.0)
-        wire.collect()
+        write_unanswered(wire, pings)
     assert not wire.closed[1]
-    for step in range(100):  # and, from then on, what one may in the long run
-        far.receive(1, pings, 1.0 + step * 1000 / CONTROL_PER_S)
-        wire.collect()
+    for _ in range(100):  # and, from then on, what one may in the long run
+        write_unanswered(wire, pings)
+        world.run(1000 / CONTROL_PER_S)
     assert not wire.closed[1]
+    world.run(4.0 - world.now)
     for _ in range(round(CONTROL_BURST) // 1000 + 1):
-        far.receive(1, pings, 4.0)
-        wire.collect()
+        write_unanswered(wire, pings)
     assert "broker near from 10.0.0.1:5555: it sends more control frames" in wire.closed[1]
+    near, far = wire.brokers
     assert far.counters.faults["flood"] == 1
-    wire.gone()
     assert near.id not in far.overlay.neighbours
-    assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
+    world.run(1.0)
+    assert not HeldConnection(world, *wire.ends, addresses=AWAY).open().up
 
 
 def copied(near: Broker, far: Broker, path: tuple[int, ...], proof: int) -> bytes:
@@ -379,29 +393,30 @@ def proven(near: Broker, far: Broker) -> int:
 @pytest.mark.parametrize("way", ["its own", "another one's", "none", "already here"])
 def test_who_hands_on_what_nobody_has_published_is_cut_off_counted_and_named(way: str) -> None:
     wire = met()
-    near, far = wire.ends
+    near, far = wire.brokers
+    wire.world.run(1.0)
     path = {"its own": (near.id,), "another one's": (near.id, 99), "none": (), "already here": (far.id, near.id)}[way]
     proof = proven(near, far) + (way == "its own")
-    far.receive(1, copied(near, far, path, proof) * 1000, 1.0)
-    wire.collect()
+    wire.write(0, copied(near, far, path, proof) * 1000)
     assert "broker near from 10.0.0.1:5555: near sent what is forged: an event" in wire.closed[1]
     assert far.counters.faults["forged"] == 1
     assert far.overlay.counts["forged"] == 1, "the first was enough"
-    wire.gone()
-    assert not Wire(near, far, link=2, addresses=AWAY, now=5.0).settle().up
-    assert Wire(near, far, link=3, addresses=AWAY, now=2.0 + SHUNNED_S).settle().up
+    wire.world.run(4.0)
+    assert not HeldConnection(wire.world, *wire.ends, addresses=AWAY).open().up
+    wire.world.run(SHUNNED_S - 3.0)
+    assert HeldConnection(wire.world, *wire.ends, addresses=AWAY).open().up
 
 
 def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere() -> None:
     wire = met()
-    near, far = wire.ends
-    far.receive(1, copied(near, far, (99, near.id), 1) * 3, 1.0)
-    (remark,) = [output for output in far.take_output() if isinstance(output, Remark)]
-    assert f"by one of those that it came by: {99:016x} -> near" in remark.text, "once in a while"
+    near, far = wire.brokers
+    wire.world.run(1.0)
+    wire.write(0, copied(near, far, (99, near.id), 1) * 3)
+    (remark,) = [text for text in wire.ends[1].remarks if "came by" in text]
+    assert f"by one of those that it came by: {99:016x} -> near" in remark, "once in a while"
     assert wire.up
     assert far.overlay.counts["forged"] == 3
-    far.receive(1, copied(near, far, (near.id,), proven(near, far)), 1.0)
-    wire.collect()
+    wire.write(0, copied(near, far, (near.id,), proven(near, far)))
     assert wire.up
     assert far.overlay.counts["forged"] == 3
 
@@ -410,19 +425,19 @@ def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere()
 
 
 def test_a_broker_that_listens_everywhere_learns_where_it_is_from_its_neighbours() -> None:
-    near, far = broker("near", 1, LinkSettings(secret=SECRET, port=4680)), broker("far", 2, secret())
+    world = World("addresses", brokers=0, terms=HELD)
+    near = start_broker(world, "near", LinkSettings(secret=SECRET, port=4680))
     assert near.overlay.address == ""
-    local = Wire(near, broker("local", 3, secret()), link=9).settle()
-    assert local.up
+    assert HeldConnection(world, near, start_broker(world, "local", secret())).open().up
     assert near.overlay.address == "127.0.0.1:4680"
-    assert Wire(near, far, addresses=("10.0.0.1:5555", "10.0.0.2:4680")).settle().up
+    far, third = start_broker(world, "far", secret()), start_broker(world, "third", secret())
+    assert HeldConnection(world, near, far, addresses=("10.0.0.1:5555", "10.0.0.2:4680")).open().up
     assert near.overlay.address == "10.0.0.1:4680"
-    third = Wire(near, broker("third", 4, secret()), link=7, addresses=("10.9.9.9:5555", "10.0.0.3:4680")).settle()
-    assert third.up
+    assert HeldConnection(world, near, third, addresses=("10.9.9.9:5555", "10.0.0.3:4680")).open().up
     assert near.overlay.address == "10.0.0.1:4680", "the first that others can use stays"
 
 
 def test_an_address_that_was_configured_stays() -> None:
-    near = broker("near", 1, LinkSettings(secret=SECRET, address="north.example:4680", port=4680))
-    assert Wire(near, broker("far", 2, secret()), addresses=AWAY).settle().up
-    assert near.overlay.address == "north.example:4680"
+    wire = held(LinkSettings(secret=SECRET, address="north.example:4680", port=4680), secret(), addresses=AWAY).open()
+    assert wire.up
+    assert wire.ends[0].overlay.address == "north.example:4680"
