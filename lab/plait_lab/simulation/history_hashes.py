@@ -31,6 +31,7 @@ from .overlay.random_histories import SIGNED, overlay_history
 from .overlay.world import WorldTerms
 from .overlay.worlds.churn import Churn
 from .overlay.worlds.outages import Outages
+from .overlay.worlds.unadvertised import Unadvertised
 from .peers.confirmed_delivery import TROUBLES, ConfirmationTerms, ConfirmationTrial
 from .peers.healing import HealingTerms, HealingTrial
 from .peers.trial import VARIANTS, Terms, Trial
@@ -58,9 +59,15 @@ def one_broker(number: int) -> History:
 
 
 def overlay(number: int) -> History:
-    """Play several brokers with clients, mostly with short faults; else without faults, or with long absences."""
+    """Play several brokers with clients, mostly with short faults; else without faults, with long absences, or with
+    events that nobody has advertised."""
     seed, kind = divmod(number, KINDS)
     terms = WorldTerms(signed=seed % SIGNED == 1, index=SortedIndex, forgets=kind in (7, 8))
+    if kind == 9:
+        unadvertised = Unadvertised(seed, terms=terms)
+        unadvertised.world.record_writes()
+        unadvertised.play()
+        return unadvertised.world.history
     if kind == 8:
         churn = Churn(seed, terms=terms)
         churn.world.record_writes()
@@ -130,7 +137,7 @@ class HistoryGroup:
 
 GROUPS: Final[dict[str, HistoryGroup]] = {
     "one-broker": HistoryGroup(200, one_broker),
-    "overlay": HistoryGroup(100, overlay),
+    "overlay": HistoryGroup(200, overlay),
     "peers": HistoryGroup(50, peers),
     "hostile": HistoryGroup(20, hostile),
 }

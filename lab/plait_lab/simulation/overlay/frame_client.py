@@ -100,6 +100,8 @@ class PublishedEvent:
     life: int
     """The life of the client's broker."""
     confirm: Confirm
+    advertised: bool = False
+    """Whether an installed advertisement of its client covers it."""
     owed: list[FrameSubscription] = field(default_factory=list)
     """Subscriptions that must get it."""
     confirmed: bool = False

@@ -7,6 +7,7 @@ partitioned now. Paths are computed by networkx from the simulated links; no tab
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -44,6 +45,8 @@ class GroundTruth:
         """`forget_s`: the time after which brokers forget each other, where histories last that long; else inf."""
         self.changed_at = 0.0
         """Time at which a link or a broker last came up, went down, or became slower."""
+        self._changes: list[float] = []
+        """Times of all changes, in order."""
         self._timeline = timeline
         self._network = network
         self._nodes = nodes
@@ -60,6 +63,7 @@ class GroundTruth:
     def change(self) -> None:
         """Note that a broker or a link changes now."""
         self.changed_at = self._timeline.now
+        self._changes.append(self.changed_at)
         self._graph = None
         self._distances.clear()
         if self._forget_s < float("inf"):
@@ -69,6 +73,11 @@ class GroundTruth:
     def calm(self) -> bool:
         """Whether nothing has changed for `CALM_S`."""
         return self._timeline.now - self.changed_at >= CALM_S
+
+    def changed_within(self, since: float, for_s: float) -> bool:
+        """Return whether something has changed in a time after a moment."""
+        at = bisect_left(self._changes, since)
+        return at < len(self._changes) and self._changes[at] <= since + for_s
 
     @property
     def settled_at(self) -> float:

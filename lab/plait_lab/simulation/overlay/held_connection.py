@@ -1,7 +1,7 @@
 """A connection between two simulated brokers that holds their bytes back until a test passes them on.
 
     world = World("held", brokers=0, terms=HELD)
-    near, far = start_broker(world, "near"), start_broker(world, "far")
+    near, far = running_broker(world, "near"), running_broker(world, "far")
     connection = HeldConnection(world, near, far)
     connection.pass_on(0)                              # the Hello arrives
     connection.hold(1, b"...")                         # these bytes take the place of the Welcome
@@ -27,7 +27,7 @@ HELD: Final = WorldTerms(settings=BrokerSettings(), signed=True, logs=lambda num
 ADDRESSES: Final = ("127.0.0.1:4680", "127.0.0.1:4690")
 
 
-def start_broker(world: World, name: str, linking: LinkSettings | None = None) -> OverlayNode:
+def running_broker(world: World, name: str, linking: LinkSettings | None = None) -> OverlayNode:
     """Add a broker to a world and start it. It is configured with nothing else."""
     node = world.add_broker(BrokerSettings(name=name, linking=linking or LinkSettings()))
     node.start()

@@ -12,6 +12,7 @@ I8  A confirmation keeps its promise.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -30,6 +31,9 @@ from .network import Link, OverlayNetwork
 OVERTAKEN_S: Final = 1.0
 """Time for which events that match a replaced filter may still arrive."""
 
+INFERRED_S: Final = 4.0
+"""Time in which other brokers send their interest in an inferred advertisement, over slow links."""
+
 
 class DeliveryOracle:
     """Checks what clients receive."""
@@ -46,12 +50,15 @@ class DeliveryOracle:
         self._outstanding: list[PublishedEvent] = []
 
     def published(self, event: PublishedEvent) -> None:
-        """Compute which subscriptions are owed an event."""
+        """Compute which subscriptions are owed an event.
+
+        One without an advertisement waits until other brokers know the advertisement that its broker infers. A broker
+        that cannot be reached meanwhile keeps it waiting for a while only.
+        """
         attributes, root = event.attributes, event.client.node
         own = event.client.advertisements.values()
         advertisements = [one for one in own if one.installed and one.filter.matches(attributes)]
-        if not advertisements:
-            return
+        event.advertised = bool(advertisements)
         for client in self._clients:
             for subscription in client.subscriptions.values():
                 if (
@@ -114,6 +121,7 @@ class DeliveryOracle:
             and not one.ended
             and one.filter.matches(event.attributes)
             and all(filter.matches(event.attributes) for at, filter in one.filters if at >= event.at)
+            and not (not event.advertised and self._truth.changed_within(event.at, INFERRED_S))
             and not (not one.durable and self._truth.may_have_forgotten(root, one.client.node, event.at))
         ]
 
@@ -150,8 +158,12 @@ class TableOracle:
         clients: Sequence[FrameClient],
         network: OverlayNetwork,
         complain: Callable[[str], None],
+        *,
+        inferred: bool = False,
     ) -> None:
+        """`inferred`: brokers also know advertisements that other brokers have inferred from events."""
         self._nodes = nodes
+        self._inferred = inferred
         self._network = network
         self._complain = complain
         self._interest = {node: [client for client in clients if client.node is node] for node in nodes}
@@ -218,7 +230,8 @@ class TableOracle:
             for client in self._interest[other]
             for one in client.advertisements.values()
         )
-        if known != right:
+        wrong = Counter(right) - Counter(known) if self._inferred else known != right
+        if wrong:
             self._complain(f"I7: {node.name} knows {len(known)} advertisements of {len(right)}")
 
     def _judge_interest(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:

@@ -6,6 +6,7 @@ all faults are healed, all tables must be right soon, and more events are publis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -59,8 +60,10 @@ CONFIRMS: Final = (Confirm.NONE, Confirm.NONE, Confirm.NONE, Confirm.BROKER, Con
 class RandomHistory:
     """What happens in one history, and the world that it happens in."""
 
-    def __init__(self, name: str, *, brokers: int, terms: WorldTerms) -> None:
-        """`name` seeds all that is drawn."""
+    def __init__(self, name: str, *, brokers: int, terms: WorldTerms, advertised: bool = True) -> None:
+        """`name` seeds all that is drawn. `advertised`: clients publish only what they have advertised."""
+        self.advertised = advertised
+        self.draw_event: Callable[[Random], Attributes] = draw_event
         self.rng = Random(name)
         self.world = World(name, brokers=brokers, terms=terms)
         self.faults = Faults(self.world, self.rng)
@@ -111,9 +114,10 @@ class RandomHistory:
     # --- what clients do ----------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Publish an event at a random client with an advertisement that covers it."""
-        attributes, confirm = draw_event(self.rng), self.rng.choice(CONFIRMS)
-        clients = [client for client in self.world.clients if client.may_publish(attributes)]
+        """Publish an event at a random client, with an advertisement that covers it if it has to have one."""
+        attributes, confirm = self.draw_event(self.rng), self.rng.choice(CONFIRMS)
+        connected = [client for client in self.world.clients if client.welcome is not None]
+        clients = [client for client in connected if not self.advertised or client.may_publish(attributes)]
         if clients:
             self.rng.choice(clients).publish(attributes, confirm)
 
@@ -154,7 +158,7 @@ class RandomHistory:
         world.run_until(lambda: world.ready, RELINK_MAX_S)
         while world.now < min(world.truth.settled_at, healed + LATE_S):
             world.timeline.run(world.truth.settled_at)
-        tables = TableOracle(world.nodes, world.clients, world.network, world.complain)
+        tables = TableOracle(world.nodes, world.clients, world.network, world.complain, inferred=not self.advertised)
         tables.judge()
         world.run_until(lambda: not world.oracle.outstanding, LATE_S, step_s=0.5)
         world.run(max(0.0, 2.0 - (world.now - healed)))

@@ -7,7 +7,7 @@ import pytest
 from plait_broker import BrokerSettings
 from plait_broker.adapter.join_gate import CALM_S
 from plait_broker.settings import LinkSettings
-from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, start_broker
+from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, running_broker
 from plait_lab.simulation.overlay.world import World
 
 ONE, TWO = ("10.0.0.2:4680",), ("10.0.0.2:4680", "10.0.0.3:4680")
@@ -18,14 +18,14 @@ JOIN_S = 2 * BrokerSettings().hello_timeout_s
 def starting(links: tuple[str, ...]) -> World:
     """Return a world where a broker has just started that is configured to have these links."""
     world = World("join gate", brokers=0, terms=HELD)
-    start_broker(world, "near", LinkSettings(links=links, join_s=JOIN_S))
+    running_broker(world, "near", LinkSettings(links=links, join_s=JOIN_S))
     return world
 
 
 def linked(links: tuple[str, ...]) -> HeldConnection:
     """Return the connection of such a broker to a neighbour."""
     world = starting(links)
-    return HeldConnection(world, world.nodes[0], start_broker(world, "far")).open()
+    return HeldConnection(world, world.nodes[0], running_broker(world, "far")).open()
 
 
 def test_a_broker_that_expects_no_neighbours_admits_clients_at_once() -> None:

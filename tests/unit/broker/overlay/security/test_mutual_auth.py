@@ -30,7 +30,7 @@ from plait_core.wire import (
     forward_head,
 )
 from plait_lab.simulation.overlay.broker_node import OverlayNode
-from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, start_broker
+from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, running_broker
 from plait_lab.simulation.overlay.world import World, address_of
 
 SECRET = "open-sesame-42"
@@ -44,7 +44,7 @@ def secret(text: str = SECRET) -> LinkSettings:
 def held(near: LinkSettings, far: LinkSettings, **terms: Any) -> HeldConnection:
     """Return a connection that holds back what two brokers write."""
     world = World("mutual auth", brokers=0, terms=HELD)
-    return HeldConnection(world, start_broker(world, "near", near), start_broker(world, "far", far), **terms)
+    return HeldConnection(world, running_broker(world, "near", near), running_broker(world, "far", far), **terms)
 
 
 def met(dialler: str = SECRET, acceptor: str = SECRET) -> HeldConnection:
@@ -103,7 +103,7 @@ def test_what_was_said_in_one_connection_proves_nothing_in_the_next() -> None:
     hello, introduction = wire.written[0][:2]
     wire.reset()
     wire.world.run(1.0)
-    thief = start_broker(wire.world, "thief", secret(""))
+    thief = running_broker(wire.world, "thief", secret(""))
     replay = HeldConnection(wire.world, thief, wire.ends[1], addresses=AWAY)
     replay.hold(0, hello, introduction)
     replay.pass_on(0)
@@ -241,7 +241,7 @@ def test_a_broker_does_not_link_to_itself_and_stops_trying() -> None:
 
 def test_a_second_connection_is_refused_as_a_duplicate() -> None:
     world = World("duplicate", brokers=0, terms=HELD)
-    near, far = sorted((start_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
+    near, far = sorted((running_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
     first = HeldConnection(world, near, far).open()
     second = HeldConnection(world, far, near).open()
     assert first.up
@@ -260,7 +260,7 @@ def test_of_two_that_the_same_one_dialled_the_newer_stays() -> None:
 def test_when_both_dial_at_once_both_keep_the_same() -> None:
     for order in range(8):
         world = World(f"both dial/{order}", brokers=0, terms=HELD)
-        near, far = start_broker(world, "a"), start_broker(world, "b")
+        near, far = running_broker(world, "a"), running_broker(world, "b")
         one, other = HeldConnection(world, near, far), HeldConnection(world, far, near)
         rng = Random(order)
         for _ in range(40):
@@ -340,7 +340,7 @@ def test_before_the_introduction_nothing_else_is_listened_to() -> None:
         (encode_frame(Ping(1), 1), "before the handshake is done"),
         ((HELLO_BYTES_MAX).to_bytes(4) + b"\0\x15\0\0", "oversize"),  # a stranger gets no larger buffer than a Hello
     ):
-        stranger = start_broker(wire.world, "near", secret())
+        stranger = running_broker(wire.world, "near", secret())
         impatient = HeldConnection(wire.world, stranger, wire.ends[1], addresses=AWAY)
         impatient.pass_on(0)
         impatient.hold(0, data)
@@ -426,11 +426,11 @@ def test_what_somebody_further_on_may_have_made_up_is_counted_and_goes_nowhere()
 
 def test_a_broker_that_listens_everywhere_learns_where_it_is_from_its_neighbours() -> None:
     world = World("addresses", brokers=0, terms=HELD)
-    near = start_broker(world, "near", LinkSettings(secret=SECRET, port=4680))
+    near = running_broker(world, "near", LinkSettings(secret=SECRET, port=4680))
     assert near.overlay.address == ""
-    assert HeldConnection(world, near, start_broker(world, "local", secret())).open().up
+    assert HeldConnection(world, near, running_broker(world, "local", secret())).open().up
     assert near.overlay.address == "127.0.0.1:4680"
-    far, third = start_broker(world, "far", secret()), start_broker(world, "third", secret())
+    far, third = running_broker(world, "far", secret()), running_broker(world, "third", secret())
     assert HeldConnection(world, near, far, addresses=("10.0.0.1:5555", "10.0.0.2:4680")).open().up
     assert near.overlay.address == "10.0.0.1:4680"
     assert HeldConnection(world, near, third, addresses=("10.9.9.9:5555", "10.0.0.3:4680")).open().up

@@ -10,7 +10,7 @@ from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.overlay.topology.transit_delay import MARK_S, SPAN_S, SPANS, TransitDelay
 from plait_core.events import U64_MAX
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, StreamAck
-from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, start_broker
+from plait_lab.simulation.overlay.held_connection import HELD, HeldConnection, running_broker
 from plait_lab.simulation.overlay.wire_tap import decode
 from plait_lab.simulation.overlay.world import World, linked_world
 
@@ -110,7 +110,7 @@ def test_a_neighbour_keeps_what_it_measures_and_what_events_are_charged_apart() 
 
 def test_marks_are_few_and_the_first_comes_after_the_introduction() -> None:
     world = World("marks", brokers=0, terms=HELD)
-    wire = HeldConnection(world, start_broker(world, "a"), start_broker(world, "b")).open()
+    wire = HeldConnection(world, running_broker(world, "a"), running_broker(world, "b")).open()
     assert wire.up, "a mark before the introduction would have ended it"
     world.run(0.8)  # the link is measured, and nothing is sent before the next heartbeat
     before = len(wire.written[0])
