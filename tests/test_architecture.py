@@ -75,10 +75,15 @@ BROKER = ROOT / "broker" / "plait_broker"
 IO_MODULES = {"command.py", "testing.py", "__main__.py"}
 
 
+PROTOCOL_ROOMS = ("pipeline", "clients", "adapter", "overlay", "tracing")
+
+
 def protocols() -> list[Path]:
     """The modules of the broker that do no I/O."""
     top = [path for path in sorted(BROKER.glob("*.py")) if path.name not in IO_MODULES]
-    return top + [path for room in ("pipeline", "clients", "adapter", "overlay", "tracing") for path in modules(BROKER / room)]
+    return top + [
+        path for room in ("pipeline", "clients", "adapter", "overlay", "tracing") for path in modules(BROKER / room)
+    ]
 
 
 TELEMETRY = ROOT / "core" / "plait_telemetry"
