@@ -21,6 +21,9 @@ SeeWrite: TypeAlias = Callable[[LinkConnection, int, bytes], None]
 SeeCopy: TypeAlias = Callable[[Link, OverlayNode, Forward], None]
 """Takes the link, the broker that writes, and the copy of an event."""
 
+SeeFrame: TypeAlias = Callable[[Link, OverlayNode, Frame], None]
+"""Takes the link, the broker that writes, and the frame."""
+
 Change: TypeAlias = Callable[[LinkConnection, Frame], Sequence[Frame]]
 """Takes a connection and a frame that is written to it. Returns the frames to write instead."""
 
@@ -33,6 +36,7 @@ class WireTap:
         self._nodes = nodes
         self._see_write: list[SeeWrite] = []
         self._see_copy: list[SeeCopy] = []
+        self._see_frame: dict[int, list[SeeFrame]] = {}
         self._changes: dict[int, Change] = {}
 
     def see_writes(self, see: SeeWrite) -> None:
@@ -43,6 +47,11 @@ class WireTap:
     def on_copy(self, see: SeeCopy) -> None:
         """Report each copy of an event."""
         self._see_copy.append(see)
+        self._network.tap = self._pass
+
+    def on_frame(self, number: int, see: SeeFrame) -> None:
+        """Report each frame whose type has this number."""
+        self._see_frame.setdefault(number, []).append(see)
         self._network.tap = self._pass
 
     def intercept(self, node: OverlayNode, change: Change | None) -> None:
@@ -64,7 +73,17 @@ class WireTap:
             for frame in _copies(data):
                 for see_copy in self._see_copy:
                     see_copy(connection.link, node, frame)
+        if self._see_frame:
+            self._report(connection, side, data)
         return data
+
+    def _report(self, connection: LinkConnection, side: int, data: bytes) -> None:
+        """Decode and report the frames of a write that somebody observes."""
+        for version, number, piece in _pieces(data):
+            if number in self._see_frame:
+                (frame,) = decode(piece, version)
+                for see in self._see_frame[number]:
+                    see(connection.link, self._nodes[connection.ends[side].number], frame)
 
 
 def _pieces(data: bytes) -> Iterator[tuple[int, int, bytes]]:
