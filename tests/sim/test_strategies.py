@@ -5,33 +5,43 @@ correction 1); with feasible links only, the same tables keep every guarantee.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from plait_broker.overlay import OverlaySettings
+from plait_broker import BrokerSettings
 from plait_broker.overlay.dissemination.paper_tid import PaperTid
 from plait_broker.overlay.dissemination.tid_tables import TreeTables
 from plait_broker.overlay.dissemination.tree_messages import tree_id
 from plait_core.limits import PATH_MAX
 from plait_lab.simulation.overlay.random_histories import play_overlay
-from plait_lab.simulation.overlay.worlds.given_graph import GivenWorld
+from plait_lab.simulation.overlay.world import SETTINGS
+from plait_lab.simulation.overlay.worlds.given_graph import GivenGraph
 
 A, B, C, D = range(4)
 SEEDS = 3_000 if os.environ.get("PLAIT_NIGHTLY") else 100
 SHARE = 25
-AS_PRINTED = OverlaySettings(dissemination="paper-tid", laboratory=True, retransmit=False, gone_s=20.0)
-CORRECTED = OverlaySettings(dissemination="tree-tables", gone_s=20.0)
-SHORTEST = OverlaySettings(gone_s=20.0)
 
 
-def ring(settings: OverlaySettings) -> GivenWorld:
+def settings_of(dissemination: str, *, laboratory: bool = False, retransmit: bool = True) -> BrokerSettings:
+    linking = replace(SETTINGS.linking, dissemination=dissemination, laboratory=laboratory, retransmit=retransmit)
+    return replace(SETTINGS, linking=linking)
+
+
+AS_PRINTED = settings_of("paper-tid", laboratory=True, retransmit=False)
+REPAIRED = settings_of("paper-tid", laboratory=True)
+CORRECTED = settings_of("tree-tables")
+SHORTEST = settings_of("shortest-paths")
+
+
+def ring(settings: BrokerSettings) -> GivenGraph:
     """Build a ring of four. The tree of A reaches D by B, and that of B reaches D by A and C: the link from B to
     D has become slow in between."""
-    world = GivenWorld({(A, B): 0.001, (B, D): 0.001, (A, C): 0.005, (C, D): 0.001}, settings=settings)
+    world = GivenGraph({(A, B): 0.001, (B, D): 0.001, (A, C): 0.005, (C, D): 0.001}, settings=settings)
     world.start()
     world.advertise(A, "x >= 0")
     world.run(1.0)
-    world.pipes[1].delay_s = 0.010
+    world.slow(world.links[1], 0.010)
     world.advertise(B, "x >= 0")
     world.run(0.1)
     world.subscribe(D, "x >= 0")
@@ -39,13 +49,13 @@ def ring(settings: OverlaySettings) -> GivenWorld:
     return world
 
 
-def triangle(settings: OverlaySettings) -> GivenWorld:
+def triangle(settings: BrokerSettings) -> GivenGraph:
     """Build a triangle. C needs both trees of A: one reaches it directly, the other by B. B needs the first alone."""
-    world = GivenWorld({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003}, settings=settings)
+    world = GivenGraph({(A, B): 0.002, (B, C): 0.002, (A, C): 0.003}, settings=settings)
     world.start()
     world.advertise(A, "0 <= x < 100")
     world.run(1.0)
-    world.pipes[2].delay_s = 0.009
+    world.slow(world.links[2], 0.009)
     world.advertise(A, "50 <= x < 100")
     world.run(0.1)
     world.subscribe(C, "0 <= x < 100")
@@ -54,25 +64,21 @@ def triangle(settings: OverlaySettings) -> GivenWorld:
     return world
 
 
-def tables(world: GivenWorld, number: int) -> TreeTables:
-    overlay = world.nodes[number].overlay
-    assert overlay is not None
-    assert isinstance(overlay.strategy, PaperTid)
-    return overlay.strategy.tables
+def tables(world: GivenGraph, number: int) -> TreeTables:
+    strategy = world.nodes[number].overlay.strategy
+    assert isinstance(strategy, PaperTid)
+    return strategy.tables
 
 
-def me(world: GivenWorld, number: int) -> int:
-    overlay = world.nodes[number].overlay
-    assert overlay is not None
-    return overlay.me
+def me(world: GivenGraph, number: int) -> int:
+    return world.nodes[number].overlay.me
 
 
-def last_hops(world: GivenWorld, at: int, home: int) -> list[dict[str, int]]:
+def last_hops(world: GivenGraph, at: int, home: int) -> list[dict[str, int]]:
     """The PRT of a broker for the subscriptions of another: by root of the tree, the node that they came from."""
-    node = {me(world, number): number for number in range(len(world.nodes))}
     srt = tables(world, at).srt
     return [
-        {"ABCD"[node[srt[tree].root]]: node[hop.neighbour] for tree, hop in entry.last_hops.items()}
+        {"ABCD"[world.number(srt[tree].root)]: world.number(hop.neighbour) for tree, hop in entry.last_hops.items()}
         for entry in tables(world, at).subscriptions(me(world, home))
     ]
 
@@ -87,45 +93,43 @@ def test_the_tables_are_those_of_the_correction() -> None:
 
 def test_algorithm_1_as_printed_loops() -> None:
     world = ring(AS_PRINTED)
-    carried = sum(sum(pipe.carried.values()) for pipe in world.pipes)
-    world.nodes[A].publish({"x": 1})
+    world.publish(A, {"x": 1})
     world.run(2.0)
     assert not world.receptions(D), "D never gets it"
-    hops = sum(sum(pipe.carried.values()) for pipe in world.pipes) - carried
-    assert hops >= PATH_MAX - 1, "it went to and fro between A and B until its path was full"
+    assert world.copies >= PATH_MAX - 1, "it went to and fro between A and B until its path was full"
 
 
 def test_algorithm_1_as_printed_loses_a_second_subscription() -> None:
     world = triangle(AS_PRINTED)
-    world.nodes[A].publish({"x": 10})
+    world.publish(A, {"x": 10})
     world.run(2.0)
     assert not (world.receptions(B) and world.receptions(C)), "one of the two does not get it"
 
 
 def test_retransmission_by_shortest_paths_repairs_both() -> None:
-    settings = OverlaySettings(dissemination="paper-tid", laboratory=True, gone_s=20.0)
-    for world, homes in ((ring(settings), [D]), (triangle(settings), [B, C])):
-        world.nodes[A].publish({"x": 10})
+    for world, homes in ((ring(REPAIRED), [D]), (triangle(REPAIRED), [B, C])):
+        world.publish(A, {"x": 10})
         world.run(10.0)
         for home in homes:
             assert len(world.receptions(home)) == 1, "exactly once, if late"
 
 
 @pytest.mark.parametrize("settings", [SHORTEST, CORRECTED], ids=["shortest-paths", "tree-tables"])
-def test_feasible_links_neither_loop_nor_lose_on_the_same_graphs(settings: OverlaySettings) -> None:
+def test_feasible_links_neither_loop_nor_lose_on_the_same_graphs(settings: BrokerSettings) -> None:
     for world, homes in ((ring(settings), [D]), (triangle(settings), [B, C])):
         for _ in range(20):
-            world.nodes[A].publish({"x": 10})
+            world.publish(A, {"x": 10})
             world.run(0.1)
         for home in homes:
-            assert sorted(one.id for one in world.receptions(home)) == sorted(world.said), "each once"
-        assert not world.complaints
-        assert not any(node.overlay.counts["again"] for node in world.nodes if node.overlay is not None)
+            assert [one.id for one in world.receptions(home)] == [event.id for event in world.events], "each once"
+        world.world.oracle.judge()
+        assert not world.world.complaints
+        assert not any(node.overlay.counts["again"] for node in world.nodes)
 
 
 def test_a_strategy_that_may_loop_needs_the_laboratory() -> None:
     with pytest.raises(ValueError, match="laboratory"):
-        GivenWorld({(A, B): 0.001}, settings=OverlaySettings(dissemination="paper-tid")).start()
+        GivenGraph({(A, B): 0.001}, settings=settings_of("paper-tid")).start()
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))

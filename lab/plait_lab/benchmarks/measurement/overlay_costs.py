@@ -16,7 +16,7 @@ from typing import Final
 from plait_core.wire.frame_types.frame_schema import Body
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
 
-from ...simulation.overlay.worlds.given_graph import GivenWorld
+from ...simulation.overlay.worlds.given_graph import GivenGraph
 
 BROKERS: Final = 60
 LINKS: Final = 120
@@ -53,8 +53,9 @@ class Costs:
 def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publishers: int = PUBLISHERS) -> Costs:
     """Build an overlay from a seed and count its frames."""
     rng = Random(f"costs/{seed}")
-    world = GivenWorld(random_graph(rng, brokers, links), seed=seed)
+    world = GivenGraph(random_graph(rng, brokers, links), seed=seed)
     world.start()
+    world.count_frames()
     roots = rng.sample(range(brokers), publishers)
     for root in roots[1:]:
         world.advertise(root, "x >= 0")
@@ -66,10 +67,9 @@ def measure_costs(seed: int, *, brokers: int = BROKERS, links: int = LINKS, publ
     acks_before = _count(world, InterestAck)
     updates = _frames(world, InterestUpdate, lambda: world.subscribe(home, "x >= 7"))
     acks = _count(world, InterestAck) - acks_before
-    assert world.nodes[home].installed, "every publisher's broker knows it"
-    withdrawals = _frames(
-        world, InterestUpdate, lambda: world.nodes[home].unsubscribe(next(iter(world.nodes[home].wants)))
-    )
+    (subscription,) = world.client(home).subscriptions.values()
+    assert subscription.installed, "every publisher's broker knows it"
+    withdrawals = _frames(world, InterestUpdate, lambda: world.client(home).unsubscribe(subscription))
     by_link: Counter[int] = Counter()
     for (link, _), count in advertisements.items():
         by_link[link] += count
@@ -95,7 +95,7 @@ def random_graph(rng: Random, brokers: int, links: int) -> dict[tuple[int, int],
     return {edge: 0.001 * 50 ** rng.random() for edge in sorted(edges)}
 
 
-def _frames(world: GivenWorld, kind: type[Body], change: Callable[[], None]) -> Counter[tuple[int, int]]:
+def _frames(world: GivenGraph, kind: type[Body], change: Callable[[], object]) -> Counter[tuple[int, int]]:
     """How many frames of a kind a change sets off, by link and sender."""
     before = _count(world, kind)
     change()
@@ -103,22 +103,19 @@ def _frames(world: GivenWorld, kind: type[Body], change: Callable[[], None]) -> 
     return _count(world, kind) - before
 
 
-def _count(world: GivenWorld, kind: type[Body]) -> Counter[tuple[int, int]]:
+def _count(world: GivenGraph, kind: type[Body]) -> Counter[tuple[int, int]]:
     return Counter({(link, node): count for (link, node, name), count in world.frames.items() if name == kind.__name__})
 
 
-def _hops(world: GivenWorld, at: int, to: int) -> Counter[tuple[int, int]]:
+def _hops(world: GivenGraph, at: int, to: int) -> Counter[tuple[int, int]]:
     """Return the links, with directions, from one broker to another along the tree in use."""
-    links = {frozenset((pipe.ends[0].number, pipe.ends[1].number)): pipe.number for pipe in world.pipes}
-    root = world.nodes[to].overlay
-    assert root is not None
+    links = {frozenset(end.number for end in link.ends): link.number for link in world.links}
+    root = world.nodes[to].overlay.me
     hops: Counter[tuple[int, int]] = Counter()
     while at != to:
-        overlay = world.nodes[at].overlay
-        assert overlay is not None
-        parent = overlay.routes.next(root.me)
+        parent = world.nodes[at].overlay.routes.next(root)
         assert parent is not None, "the graph is connected"
-        onward = world.ids[parent.id].number
+        onward = world.number(parent.id)
         hops[links[frozenset((at, onward))], at] += 1
         at = onward
     return hops

@@ -16,14 +16,15 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 
-from ...simulation.overlay.overlays import SETTINGS
-from ...simulation.overlay.worlds.given_graph import GivenWorld
+from ...simulation.overlay.world import SETTINGS
+from ...simulation.overlay.worlds.given_graph import GivenGraph
 
 RESULTS: Final = Path(__file__).parent.parent / "results"
 EXPECTED: Final = 0.3
@@ -51,7 +52,7 @@ class Played:
     """The result of one graph with one routing."""
 
     delays_s: tuple[float, ...]
-    """The delay of each event at each of its destinations."""
+    """The delay of each event from its publisher to each of its subscribers."""
     missing: int
     moves: int
     """Changes of the next hop to a destination, over all brokers."""
@@ -92,7 +93,8 @@ class Graph:
 
     def play(self, *, adaptive: bool, dissemination: str = "shortest-paths") -> Played:
         """Play the graph with the overlay's routing, or with its routes frozen at the start."""
-        world = GivenWorld(self.delays_s, seed=self.seed, settings=replace(SETTINGS, dissemination=dissemination))
+        linking = replace(SETTINGS.linking, dissemination=dissemination)
+        world = GivenGraph(self.delays_s, seed=self.seed, settings=replace(SETTINGS, linking=linking))
         world.start()
         for number in self.publishers:
             world.advertise(number, "x >= 0")
@@ -101,36 +103,36 @@ class Graph:
         world.run(10.0)
         if not adaptive:
             self._freeze(world)
-        begin = world.now
         before = self._changes(world)
+        timeline = world.world.timeline
+
+        def publish(number: int) -> None:
+            world.publish(number, {"x": 1})
+
         for epoch, slow in enumerate(self.slow):
-            world.timeline.at(begin + epoch * self.terms.slow_for_s, lambda slow=slow: self._slow(world, slow))  # type: ignore[misc]
+            timeline.after(epoch * self.terms.slow_for_s, partial(self._slow, world, slow))
         for at, publisher in self.events:
-            node = world.nodes[publisher]
-            world.timeline.at(begin + at, lambda node=node: node.publish({"x": 1}))  # type: ignore[misc]
-        world.timeline.run(begin + self.terms.for_s + 20.0)
-        assert not world.complaints, world.complaints
+            timeline.after(at, partial(publish, publisher))
+        world.run(self.terms.for_s + 20.0)
+        assert not world.world.complaints, world.world.complaints
         found = [reception.delay_s for number in self.subscribers for reception in world.receptions(number)]
-        owed = len(world.said) * len(self.subscribers)
-        copies = sum(sum(pipe.carried.values()) for pipe in world.pipes)
-        return Played(tuple(found), owed - len(found), self._changes(world) - before if adaptive else 0, copies)
+        owed = len(world.events) * len(self.subscribers)
+        return Played(tuple(found), owed - len(found), self._changes(world) - before if adaptive else 0, world.copies)
 
     @staticmethod
-    def _changes(world: GivenWorld) -> int:
+    def _changes(world: GivenGraph) -> int:
         """Return how often brokers have changed a next hop."""
-        return sum(node.overlay.routes.changes for node in world.nodes if node.overlay is not None)
+        return sum(node.overlay.routes.changes for node in world.nodes)
 
-    def _slow(self, world: GivenWorld, slow: set[int]) -> None:
-        for pipe, delay_s in zip(world.pipes, self.delays_s.values(), strict=True):
-            pipe.delay_s = delay_s * (self.terms.slow_factor if pipe.number in slow else 1.0)
+    def _slow(self, world: GivenGraph, slow: set[int]) -> None:
+        for link, delay_s in zip(world.links, self.delays_s.values(), strict=True):
+            world.slow(link, delay_s * (self.terms.slow_factor if link.number in slow else 1.0))
 
     @staticmethod
-    def _freeze(world: GivenWorld) -> None:
-        brokers = [node.overlay.me for node in world.nodes if node.overlay is not None]
+    def _freeze(world: GivenGraph) -> None:
+        brokers = [node.overlay.me for node in world.nodes]
         for node in world.nodes:
-            overlay = node.overlay
-            assert overlay is not None
-            freeze(overlay.routes, overlay.me, brokers)
+            freeze(node.overlay.routes, node.overlay.me, brokers)
 
 
 def _random_graph(rng: Random, terms: GraphTerms) -> dict[tuple[int, int], float]:
