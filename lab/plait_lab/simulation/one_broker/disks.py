@@ -10,12 +10,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from struct import Struct
 from typing import Final
 
 from plait_broker.log.records import Damaged, Row, checked_cursor, checked_record, cursor_row, record_row
 from plait_broker.outputs import Cursor, Fetch, LogRecord, Persist, Recovered, StoredDocument
+from plait_core.events import EventId
 
 from ..timeline import Timeline
+
+_EVENT_ID: Final = Struct(">QQ")
+"""Publisher and sequence number, with which an event block begins."""
 
 RECENT: Final = 4096
 """Newest records that refill a broker's duplicate detection."""
@@ -51,6 +56,7 @@ class Disk:
         self._rows: dict[int, Row] = {}
         self._cursors: dict[tuple[str, str], Row] = {}
         self._documents: dict[tuple[int, int], StoredDocument] = {}
+        self._events: set[EventId] = set()
         self._latest_us = 0
         self._last = 0
         self._queue: deque[tuple[Persist, Callable[[int, str | None], None]]] = deque()
@@ -61,6 +67,10 @@ class Disk:
     def positions(self) -> list[int]:
         """Positions of the stored records."""
         return list(self._rows)
+
+    def holds(self, id: EventId) -> bool:
+        """Return whether the event of a publisher is stored."""
+        return id in self._events
 
     # --- a running broker ---------------------------------------------------------------------------------------------
 
@@ -113,6 +123,7 @@ class Disk:
             self._latest_us = max(self._latest_us, record.logged_us)
             self._rows[record.position] = record_row(record, self._last, self._latest_us)
             self._last = record.position
+            self._events.add(EventId(*_EVENT_ID.unpack_from(record.block)))
         for key in request.forgotten:
             self._cursors.pop(key, None)
         for cursor in request.cursors:
@@ -155,6 +166,7 @@ class Disk:
     def wipe(self) -> None:
         """Replace the disk by an empty one."""
         self._rows.clear()
+        self._events.clear()
         self._cursors.clear()
         self._documents.clear()
         self._last = self._latest_us = 0

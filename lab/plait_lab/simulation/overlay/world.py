@@ -29,8 +29,8 @@ Each part is in a file of its own:
   broker writes, frame by frame; `world.wire.on_copy(see)` reports each copy of an event on a link.
 - `random_histories.py` and `worlds/` play histories from seeds; `faults.py` has the faults.
 
-Functions in `world.on_published` and `world.on_delivered` are called for each event and each delivery. Nothing here is
-meant to be subclassed.
+Functions in `world.on_published`, `world.on_delivered` and `world.on_confirmed` are called for each event, each
+delivery and each receipt. Nothing here is meant to be subclassed.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class World:
         """All published events."""
         self.on_published: list[Callable[[PublishedEvent], None]] = []
         self.on_delivered: list[Callable[[FrameSubscription, Deliver, Delivery], None]] = []
+        self.on_confirmed: list[Callable[[PublishedEvent], None]] = []
         self.network = OverlayNetwork(self.timeline, self.rng)
         self.nodes: list[OverlayNode] = []
         self.clients: list[FrameClient] = []
@@ -241,6 +242,8 @@ class World:
         """Take a receipt at a publisher."""
         self.history.add(Kind.TAKEN, self.now, event.client.node.number, *event.id)
         self.oracle.confirmed(event)
+        for see in self.on_confirmed:
+            see(event)
 
     def _record_write(self, connection: LinkConnection, side: int, data: bytes) -> None:
         self.history.add(Kind.WRITE, self.now, connection.link.number, connection.ends[side].number, *weights_in(data))
