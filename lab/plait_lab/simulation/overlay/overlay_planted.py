@@ -29,8 +29,12 @@ from plait_core.wire.frame_types.overlay_frames import Advertisement, Document, 
 
 from ..one_broker.planted_bugs import Planted
 from .random_histories import play_overlay
+from .worlds.absences import Absences, Returns
+from .worlds.flux import Flux
+from .worlds.full_relay import FullRelay
 from .worlds.outages import Outages
-from .worlds.watched_worlds import Absences, Flux, NoSourceRoutesWorld, Returns, Ring, WatchedWorld
+from .worlds.ring import Ring
+from .worlds.slow_disks import SlowDisks
 
 Right = Callable[..., Any]
 
@@ -195,13 +199,13 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 PLANTED: Final[dict[str, Planted]] = {
     "forget_the_partition": Planted(Forwarder, "_disseminate", _all_in_every_copy, "calm"),
-    "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "straight"),
+    "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "calm"),
     "ignore_who_passed": Planted(ForwardingTable, "next_hop", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
     "reuse_a_sheets_version": Planted(Flooding, "originate", _as_last_time(LinkState)),
     "reuse_an_offers_version": Planted(Flooding, "originate", _as_last_time(Advertisement)),
     "lose_a_withdrawal": Planted(DocumentHandler, "_learn_advertisement", _keep_what_was_offered),
-    "acknowledge_before_taken": Planted(ReceiveStream, "receive", _charge_of_all_that_came, "watched"),
+    "acknowledge_before_taken": Planted(ReceiveStream, "receive", _charge_of_all_that_came, "slow disks"),
     "ask_for_nothing_missing": Planted(ReceiveStream, "_missing", _nothing_is_missing, "ring"),
     "never_send_again": Planted(SendStream, "due", _never),
     "hand_out_what_came_early": Planted(ReceiveStream, "receive", _first_come_first_out),
@@ -215,7 +219,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(DocumentHandler, "_learn_link_state", _delays_are_as_they_were),
     "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
-    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time, "watched"),
+    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time, "full relay"),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
@@ -224,8 +228,8 @@ SCENARIOS: Final[dict[str, Callable[[int], list[str]]]] = {
     "any": lambda seed: play_overlay(seed).complaints,
     "calm": lambda seed: play_overlay(seed, faults=False).complaints,
     "outages": lambda seed: Outages(seed).play(),
-    "watched": lambda seed: WatchedWorld(seed).play(),
-    "straight": lambda seed: NoSourceRoutesWorld(seed).play(),
+    "slow disks": lambda seed: SlowDisks(seed).play(),
+    "full relay": lambda seed: FullRelay(seed).play(),
     "ring": lambda seed: Ring(seed).play(),
     "flux": lambda seed: Flux(seed).play(),
     "absences": lambda seed: Absences(seed).play(),

@@ -12,6 +12,7 @@ from typing import Final
 
 from plait_core.wire import Confirm
 
+from ..custody_oracle import CustodyOracle
 from ..frame_client import FrameSubscription, PublishedEvent
 from ..random_histories import LATE_S, SIGNED, RandomHistory, draw_event, draw_filter
 from ..world import World, WorldTerms
@@ -41,6 +42,7 @@ class Outages:
         terms = terms or WorldTerms(signed=seed % SIGNED == 1, logs=lambda number: True, forgets=True)
         self.history = RandomHistory(f"outages/{seed}", brokers=brokers or self.rng.choice((3, 4, 5, 6)), terms=terms)
         self.history.build()
+        self.custody = CustodyOracle(self.world)
         self.world.on_published.append(self._published)
         self._durable: list[tuple[PublishedEvent, list[FrameSubscription]]] = []
         """Events, with the durable subscriptions that must get them once they are confirmed."""
