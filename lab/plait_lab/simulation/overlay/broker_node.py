@@ -28,6 +28,7 @@ from plait_broker.outputs import (
     Send,
 )  # fmt: skip
 from plait_broker.overlay import Overlay
+from plait_broker.overlay.outputs import Output as OverlayOutput
 from plait_broker.overlay.security.identity import Identity, incarnation_key_of, incarnation_of
 from plait_broker.pipeline.tag_test_worker import TagTestWorker
 from plait_core.ids import Randomness
@@ -96,6 +97,11 @@ class OverlayNode(Endpoint):
         self.tag_test_s: float | None = TAG_TEST_S
         """Duration of a tag test; None: it never ends."""
         self.disk: Disk | None = None
+        self.on_received: list[Callable[[OverlayNode, LinkConnection, bytes], None]] = []
+        """Called with the bytes that the running broker reads, before it reads them."""
+        self.on_output: list[Callable[[OverlayNode, OverlayOutput], None]] = []
+        """Called with each output of the overlay, before the broker carries it out. Add to it before the broker
+        starts."""
         self._network = network
         self._timeline = network.timeline
         self._history = history
@@ -147,6 +153,8 @@ class OverlayNode(Endpoint):
             index=terms.index,
             identity=terms.identity,
         )
+        if self.on_output:
+            self._observe(self.broker.overlay)
         self._changed()
         self.act()
 
@@ -201,6 +209,8 @@ class OverlayNode(Endpoint):
         elif self.broker is not None:
             id = connection.ids[connection.ends[1] is self]
             if id in self.connections:
+                for see in self.on_received:
+                    see(self, connection, data)
                 self.broker.receive(id, data, self._timeline.now)
                 self.act()
 
@@ -246,6 +256,19 @@ class OverlayNode(Endpoint):
             self.act()
 
     # --- output -------------------------------------------------------------------------------------------------------
+
+    def _observe(self, overlay: Overlay) -> None:
+        """Report the overlay's outputs to those that observe them."""
+        take = overlay.take_outputs
+
+        def take_outputs(now: float) -> list[OverlayOutput]:
+            outputs = take(now)
+            for output in outputs:
+                for see in self.on_output:
+                    see(self, output)
+            return outputs
+
+        overlay.__dict__["take_outputs"] = take_outputs
 
     def act(self) -> None:
         """Carry out the outputs of the running broker, and set its timer."""

@@ -100,6 +100,7 @@ class PublishedEvent:
     life: int
     """The life of the client's broker."""
     confirm: Confirm
+    payload: bytes
     advertised: bool = False
     """Whether an installed advertisement of its client covers it."""
     owed: list[FrameSubscription] = field(default_factory=list)
@@ -236,7 +237,7 @@ class FrameClient(Endpoint):
         self.sequence = sequence or self.sequence + 1
         event = Event(attributes, payload, self.publisher, self.sequence, lifetime_us=lifetime_us)
         at = self._network.timeline.now
-        published = PublishedEvent(event.id, attributes, at, self, self.node.lives, confirm)
+        published = PublishedEvent(event.id, attributes, at, self, self.node.lives, confirm, payload)
         if confirm:
             self.events[self.sequence] = published
         self._observer.published(published)

@@ -47,6 +47,8 @@ class GroundTruth:
         """Time at which a link or a broker last came up, went down, or became slower."""
         self._changes: list[float] = []
         """Times of all changes, in order."""
+        self.distrusted: set[OverlayNode] = set()
+        """Brokers on no path that events must find: hostile ones. Set it before the brokers start."""
         self._timeline = timeline
         self._network = network
         self._nodes = nodes
@@ -87,10 +89,10 @@ class GroundTruth:
 
     @property
     def graph(self) -> nx.Graph:
-        """The brokers that run and the sound links between them, with their delays."""
+        """The trusted brokers that run and the sound links between them, with their delays."""
         if self._graph is None:
             graph = self._graph = nx.Graph()
-            graph.add_nodes_from(node for node in self._nodes if node.runs)
+            graph.add_nodes_from(node for node in self._nodes if node.runs and node not in self.distrusted)
             for link in self._network.links:
                 near, far = link.ends
                 if link.sound and near in graph and far in graph:

@@ -13,7 +13,7 @@ I8  A confirmation keeps its promise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from plait_broker.drop_reasons import DropReason
@@ -188,12 +188,16 @@ class TableOracle:
             }
             if drawn != links:
                 self._complain(f"I7: {node.name}'s map has {len(drawn)} links of {len(links)}")
-            self._judge_advertisements(node, overlay, alive)
-            self._judge_interest(node, overlay, alive)
+            self.judge_knowledge(node, alive)
         for one in self._interest.values():
             for client in one:
                 if not client.ready:
                     self._complain(f"I7: {client.name} waits for answers")
+
+    def judge_knowledge(self, node: OverlayNode, others: Mapping[int, OverlayNode]) -> None:
+        """Check I7: a broker knows the advertisements and the interest of others, given by their ids."""
+        self._judge_advertisements(node, node.overlay, others)
+        self._judge_interest(node, node.overlay, others)
 
     @property
     def delays_agree(self) -> bool:
@@ -219,7 +223,7 @@ class TableOracle:
             if fault not in (Code.FORGED, Code.FLOOD):
                 self._complain(f"I3: {node.name} counts {count} faults of honest peers: {fault}")
 
-    def _judge_advertisements(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:
+    def _judge_advertisements(self, node: OverlayNode, overlay: Overlay, alive: Mapping[int, OverlayNode]) -> None:
         known = sorted(
             (origin, filter.text) for (origin, _), filter in overlay.remote_advertisements.items() if origin in alive
         )
@@ -234,7 +238,7 @@ class TableOracle:
         if wrong:
             self._complain(f"I7: {node.name} knows {len(known)} advertisements of {len(right)}")
 
-    def _judge_interest(self, node: OverlayNode, overlay: Overlay, alive: dict[int, OverlayNode]) -> None:
+    def _judge_interest(self, node: OverlayNode, overlay: Overlay, alive: Mapping[int, OverlayNode]) -> None:
         own = [one.filter for client in self._interest[node] for one in client.advertisements.values()]
         for me, other in alive.items():
             if other is node:

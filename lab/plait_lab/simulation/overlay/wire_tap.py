@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from plait_core.wire import VERSION_MAX, Forward, Frame, FrameDecoder, encode_frame
+from plait_core.wire import VERSION_MAX, Close, Forward, Frame, FrameDecoder, encode_frame
 from plait_core.wire.frame_header import FORWARD, PREFIX, PREFIX_BYTES
 from plait_core.wire.frame_types.connection_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
 
 from .broker_node import OverlayNode
-from .network import Link, LinkConnection, OverlayNetwork
+from .network import Endpoint, Link, LinkConnection, OverlayNetwork
 
 _HANDSHAKE: Final = (HELLO, WELCOME, INTRODUCTION, CLOSE)
 
@@ -24,8 +24,11 @@ SeeCopy: TypeAlias = Callable[[Link, OverlayNode, Forward], None]
 SeeFrame: TypeAlias = Callable[[Link, OverlayNode, Frame], None]
 """Takes the link, the broker that writes, and the frame."""
 
-Change: TypeAlias = Callable[[LinkConnection, Frame], Sequence[Frame]]
-"""Takes a connection and a frame that is written to it. Returns the frames to write instead."""
+SeeClose: TypeAlias = Callable[[OverlayNode, Endpoint, Close], None]
+"""Takes the broker that closes a connection, the other end, and the frame that says why."""
+
+Change: TypeAlias = Callable[[LinkConnection, Frame], Sequence[Frame | bytes]]
+"""Takes a connection and a frame that is written to it. Returns the frames, or bytes, to write instead."""
 
 
 class WireTap:
@@ -54,6 +57,18 @@ class WireTap:
         self._see_frame.setdefault(number, []).append(see)
         self._network.tap = self._pass
 
+    def on_close(self, see: SeeClose) -> None:
+        """Report each Close frame that a broker writes to another end of a link."""
+
+        def see_write(connection: LinkConnection, side: int, data: bytes) -> None:
+            for version, number, piece in pieces(data):
+                if number == CLOSE:
+                    (frame,) = decode(piece, version)
+                    assert isinstance(frame, Close)
+                    see(self._nodes[connection.ends[side].number], connection.ends[1 - side], frame)
+
+        self.see_writes(see_write)
+
     def intercept(self, node: OverlayNode, change: Change | None) -> None:
         """Change what a broker writes, frame by frame, after the handshake. None ends that."""
         if change is None:
@@ -79,14 +94,14 @@ class WireTap:
 
     def _report(self, connection: LinkConnection, side: int, data: bytes) -> None:
         """Decode and report the frames of a write that somebody observes."""
-        for version, number, piece in _pieces(data):
+        for version, number, piece in pieces(data):
             if number in self._see_frame:
                 (frame,) = decode(piece, version)
                 for see in self._see_frame[number]:
                     see(connection.link, self._nodes[connection.ends[side].number], frame)
 
 
-def _pieces(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+def pieces(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Yield the version, the type number and the bytes of each frame in a write."""
     at = 0
     while at < len(data):
@@ -97,7 +112,7 @@ def _pieces(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _copies(data: bytes) -> Iterator[Forward]:
-    for version, number, piece in _pieces(data):
+    for version, number, piece in pieces(data):
         if number == FORWARD:
             (frame,) = decode(piece, version)
             assert isinstance(frame, Forward)
@@ -105,13 +120,16 @@ def _copies(data: bytes) -> Iterator[Forward]:
 
 
 def _changed(connection: LinkConnection, data: bytes, change: Change) -> Iterator[bytes]:
-    for version, number, piece in _pieces(data):
+    for version, number, piece in pieces(data):
         if number in _HANDSHAKE:
             yield piece
             continue
         (frame,) = decode(piece, version)
         for instead in change(connection, frame):
-            yield piece if instead is frame else encode_frame(instead, version)
+            if instead is frame:
+                yield piece
+            else:
+                yield instead if isinstance(instead, bytes) else encode_frame(instead, version)
 
 
 def decode(piece: bytes, version: int = VERSION_MAX) -> list[Frame]:
