@@ -77,14 +77,11 @@ class ControlUnicast:
         if others and self._may_relay(neighbour, now):
             self._spread(envelope, others, now, relayed=True)
 
-    def route(self, to: int, tries: int, last: tuple[int, ...], now: float) -> tuple[int, ...]:
-        """Return a source route for a retransmission, another with every try, or () if there is none.
-
-        The order: the reverse of the destination's own source route, the last route that worked, then the rest.
-        """
+    def routes_to(self, to: int, last: tuple[int, ...], now: float) -> list[tuple[int, ...]]:
+        """Return the source routes for retransmissions, in the order to try them: the reverse of the destination's own
+        source route, the last route that worked, then the rest."""
         found = [self._back_to(to, now), last if self._is_up(last) else (), *self._alternatives(to)]
-        routes = [route for route in dict.fromkeys(found) if route]
-        return routes[(tries - 1) % len(routes)] if routes else ()
+        return [route for route in dict.fromkeys(found) if route]
 
     def send_along(
         self, route: tuple[int, ...], frame: ControlFrame | Forward, now: float, *, back: bool = False

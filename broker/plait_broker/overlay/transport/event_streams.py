@@ -272,7 +272,7 @@ class EventStreams:
             return
         tries = max(0, outgoing.tries - USUAL_TRIES)
         if tries and positions:
-            outgoing.tried = self._unicast.route(home, tries, outgoing.detour, now)
+            outgoing.choose_route(self._unicast.routes_to(home, outgoing.detour, now))
         for position in positions:  # before the floor is sent
             waiting = outgoing.kept.get(position)
             if waiting is not None and waiting.expired(now):

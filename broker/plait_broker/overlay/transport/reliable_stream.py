@@ -9,6 +9,7 @@ between keep no state: any of them may die.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -82,6 +83,7 @@ class SendStream:
     __slots__ = (
         "_again_s",
         "_doubtful",
+        "_tried_at",
         "acked",
         "again_at",
         "detour",
@@ -114,6 +116,8 @@ class SendStream:
         """Retransmissions in a row without an ack of all that was sent before them."""
         self.tried: tuple[int, ...] = ()
         """The source route of the last retransmission."""
+        self._tried_at: dict[tuple[int, ...], int] = {}
+        """By source route, the `tries` when it was tried last."""
         self.detour: tuple[int, ...] = ()
         """The source route that events of this stream take in place of next hops, until `detour_until`; () for none."""
         self.detour_until = 0.0
@@ -152,11 +156,20 @@ class SendStream:
             self.detour, self.detour_until = self.tried, now + DETOUR_S
         if up_to >= self.resent_up_to:  # not on any ack: a broker that lets a few events pass must not reset it
             self.tries = 0
+            self._tried_at.clear()
         self._again_s = AGAIN_S
         self.silent_since = now
         if up_to + 1 >= self._doubtful:
             self._restart_timer(now)
         return news
+
+    def choose_route(self, routes: Sequence[tuple[int, ...]]) -> None:
+        """Choose the source route of the next retransmission: the first that was not tried yet, else the one that was
+        tried longest ago. So a route that becomes known meanwhile does not wait until all others were tried again."""
+        self._tried_at = {route: self._tried_at.get(route, 0) for route in routes}
+        self.tried = min(routes, key=self._tried_at.__getitem__, default=())
+        if routes:
+            self._tried_at[self.tried] = self.tries
 
     def give_up(self, position: int) -> Unacked:
         """Drop an event without an ack. The destination learns it from the `floor` of a StreamSkip."""

@@ -265,3 +265,24 @@ def test_a_kept_event_ages_and_expires() -> None:
     assert not kept.expired(12.0)
     assert kept.expired(12.1)
     assert not Unacked(frame(), 0, 0, 0.0).expired(1e9), "an event without a lifetime does not expire"
+
+
+def test_a_route_that_becomes_known_during_retransmissions_is_tried_next() -> None:
+    outgoing = sent(1)
+    first, second, reverse = (1, 2, 9), (1, 3, 9), (1, 4, 9)
+    tried = []
+    for outgoing.tries, routes in enumerate(([first, second], *[[reverse, first, second]] * 4), start=2):
+        outgoing.choose_route(routes)
+        tried.append(outgoing.tried)
+    assert tried == [first, reverse, second, first, reverse], "and then the one that was tried longest ago"
+    outgoing.choose_route([])
+    assert outgoing.tried == ()
+
+
+def test_after_an_ack_routes_are_tried_from_the_first_on() -> None:
+    outgoing = sent(2)
+    routes = [(1, 2, 9), (1, 3, 9)]
+    outgoing.choose_route(routes)
+    assert acked(outgoing, 2) == [1, 2]
+    outgoing.choose_route(routes)
+    assert outgoing.tried == routes[0]
