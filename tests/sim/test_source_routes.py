@@ -8,8 +8,8 @@ from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
 from plait_core.wire.frame_types.envelope_frames import SourceRouted
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StreamAck
+from plait_lab.simulation.overlay.attacks import ATTACKS
 from plait_lab.simulation.overlay.broker_node import OverlayNode
-from plait_lab.simulation.overlay.hostile import ATTACKS
 from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
 from plait_lab.simulation.overlay.world import linked_world
 
@@ -17,11 +17,13 @@ PATIENCE_S = 8.0
 """Upper bound for the delay of an event: the longest round of attempts over all source routes."""
 
 
-def besieged(links: Links, enemy: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> HostileSoak:
-    world = HostileSoak(links, enemy, attack, first_s=first_s, lasts_s=lasts_s)
-    assert world.play() == []
-    assert len(world.said) > 0.9 * lasts_s / 0.1, "the publisher published"
-    return world
+def besieged(links: Links, hostile: int, attack: str, first_s: float = 8.0, lasts_s: float = 40.0) -> HostileSoak:
+    soak = HostileSoak(links, hostile, attack, first_s=first_s, lasts_s=lasts_s)
+    assert soak.play() == []
+    assert soak.attacker is not None
+    assert soak.attacker.counts.total() > 0, "the attack has an effect"
+    assert len(soak.world.events) > 0.9 * lasts_s / 0.1, "the publisher published"
+    return soak
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -32,16 +34,15 @@ def test_events_are_not_kept_for_long(attack: str) -> None:
 
 @pytest.mark.parametrize("attack", ["drop", "drop_events", "one_by_one"])
 def test_someone_further_on_may_choose_the_hostile_one(attack: str) -> None:
-    world = HostileSoak(FORK, 2, attack)
-    straight = next(pipe for pipe in world.pipes if {end.number for end in pipe.ends} == {1, 3})
+    soak = HostileSoak(FORK, 2, attack)
+    world = soak.world
+    straight = world.network.link(world.nodes[1], world.nodes[3])
+    assert straight is not None
     world.timeline.at(2.0, lambda: setattr(straight, "delay_s", 0.009))
-    assert world.play() == []
-    publisher, choosing, *_, subscriber = (node.overlay for node in world.nodes)
-    assert publisher is not None
-    assert choosing is not None
-    assert subscriber is not None
+    assert soak.play() == []
+    publisher, choosing, _, subscriber = (node.overlay for node in world.nodes)
     assert publisher.map.path(publisher.me, subscriber.me) == (publisher.me, choosing.me, subscriber.me)
-    assert 0.1 < world.worst_s < PATIENCE_S
+    assert 0.1 < soak.worst_s < PATIENCE_S
 
 
 def test_without_answers_by_the_way_that_something_came_nobody_would_hear_of_anything(
@@ -57,19 +58,14 @@ def test_a_long_way_is_not_tried_broker_by_broker() -> None:
 
 def test_what_came_around_is_not_answered_around_for_ever() -> None:
     """A pause makes both sides try other ways; once it is over they end with that, though both go on speaking."""
-    world = HostileSoak(DIAMOND, 1, "replay", lasts_s=150.0)
-    world.attack = lambda world, node, frame: iter([frame])  # it is honest
-    last = world.nodes[-1]
-    world.timeline.at(12.0, lambda: setattr(last, "paused", True))
+    soak = HostileSoak(DIAMOND, 1, None, lasts_s=150.0)
+    world, last = soak.world, soak.world.nodes[-1]
+    world.timeline.at(12.0, last.pause)
     world.timeline.at(14.9, last.resume)
     counts: list[int] = []
-
-    def count() -> None:
-        counts.append(sum(node.overlay.counts["detours"] for node in world.nodes if node.overlay))
-
     for at in (90.0, 150.0):
-        world.timeline.at(at, count)
-    assert world.play(both=True) == []
+        world.timeline.at(at, lambda: counts.append(sum(node.overlay.counts["detours"] for node in world.nodes)))
+    assert soak.play(both=True) == []
     assert counts[0] == counts[1] > 0
 
 

@@ -23,13 +23,13 @@ from typing import Final, TypeAlias
 
 from .history import History
 from .one_broker.seeded_histories import play as play_one_broker
-from .overlay.hostile import ATTACKS, HostileWorld
+from .overlay.attacks import ATTACKS
+from .overlay.hostile import HostileHistory
 from .overlay.hostile_soak import DIAMOND, LADDER, HostileSoak
-from .overlay.linked_histories import LinkedHistory
-from .overlay.overlays import OverlayWorld
 from .overlay.random_histories import SIGNED, overlay_history
 from .overlay.world import WorldTerms
 from .overlay.worlds.churn import Churn
+from .overlay.worlds.insiders import InsiderHistory
 from .overlay.worlds.outages import Outages
 from .overlay.worlds.unadvertised import Unadvertised
 from .peers.confirmed_delivery import TROUBLES, ConfirmationTerms, ConfirmationTrial
@@ -110,21 +110,24 @@ def peers(number: int) -> History:
 
 
 def hostile(number: int) -> History:
-    """Play several brokers with a hostile one: each attack, long attacks, and an insider among whole brokers."""
+    """Play several brokers with a hostile one: each attack, long attacks, and an insider."""
     seed, kind = divmod(number, KINDS)
     attacks = list(ATTACKS)
     if kind == 9:
-        return LinkedHistory(seed, insider=True).play().history
-    if kind == 8:
-        return _played(HostileSoak(*((DIAMOND, 1), (LADDER, 2))[seed % 2], "one_by_one"))
+        insider = InsiderHistory(seed, index=SortedIndex)
+        insider.world.record_writes()
+        insider.play()
+        return insider.world.history
     nth = number - (KINDS - 8) * seed
-    return _played(HostileWorld(nth, attacks[nth % len(attacks)]))
-
-
-def _played(world: OverlayWorld) -> History:
-    world.new_index = SortedIndex
-    world.play()
-    return world.history
+    soak = (DIAMOND, 1) if seed % 2 == 0 else (LADDER, 2)
+    history = (
+        HostileSoak(*soak, "one_by_one", index=SortedIndex)
+        if kind == 8
+        else HostileHistory(nth, attacks[nth % len(attacks)], index=SortedIndex)
+    )
+    history.world.record_writes()
+    history.play()
+    return history.world.history
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from plait_core.wire import VERSION_MAX, Close, Forward, Frame, FrameDecoder, encode_frame
-from plait_core.wire.frame_header import FORWARD, PREFIX, PREFIX_BYTES
+from plait_core.wire.frame_header import FORWARD, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES
 from plait_core.wire.frame_types.connection_frames import CLOSE, HELLO, INTRODUCTION, WELCOME
 
 from .broker_node import OverlayNode
@@ -63,7 +63,7 @@ class WireTap:
         def see_write(connection: LinkConnection, side: int, data: bytes) -> None:
             for version, number, piece in pieces(data):
                 if number == CLOSE:
-                    (frame,) = decode(piece, version)
+                    (frame,) = FrameDecoder().read(piece) if version == HANDSHAKE_VERSION else decode(piece, version)
                     assert isinstance(frame, Close)
                     see(self._nodes[connection.ends[side].number], connection.ends[1 - side], frame)
 
