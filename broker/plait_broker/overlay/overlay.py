@@ -270,7 +270,9 @@ class Overlay(OverlayState):
             self._documents.review_absent()
 
     def _next_deadline(self) -> float:
-        deadline = min(self._links.due_at, max(self.interest_sync.due_at, self.now))
+        deadline, sync = self._links.due_at, self.interest_sync
+        if sync.dirty or sync.installing or sync.unacked:
+            deadline = min(deadline, max(sync.due_at, self.now))
         times: list[float | None] = []
         if self.event_streams.sending or self.event_streams.reporting:
             times.append(self.event_streams.next_deadline())

@@ -142,7 +142,7 @@ class InterestSync:
         self.installed: list[int] = []
         """Filters that all publishers' brokers have now; the caller clears it."""
         self.due_at = math.inf
-        """When to call `take_updates` again, at the latest. Valid after each call."""
+        """When to call `take_updates` again, at the latest. It counts only while something is pending."""
         self.silent: list[int] = []
         """Brokers whose acks timed out; the caller clears it."""
 

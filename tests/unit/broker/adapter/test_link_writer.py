@@ -75,7 +75,7 @@ def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(l
     link.writer.forward(copy(link.number, 1, at=link.now, delay_us=70), link.now)
     link.writer.forward(copy(link.number, 2, at=link.now + 0.5), link.now + 0.5)
     assert link.sent() == []
-    assert len(link.connection.relay_buffer) == 2
+    assert len(link.connection.relay_buffer.copies) == 2
     link.unblock(1.0)
     assert [(sent.sequence, sent.delay_us) for sent in link.sent()] == [(1, 1_000_070), (2, 500_000)]
     assert not link.connection.relay_buffer.copies
