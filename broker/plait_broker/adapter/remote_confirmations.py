@@ -120,7 +120,7 @@ class RemoteConfirmations:
         else:
             self.acknowledge(event, now)
         if confirms:
-            self._begin(event, _ANSWERED, matched, parties - stored, now)
+            self._begin(event, _ANSWERED, matched, parties, now)
 
     def settled(self, outcome: Outcome, now: float) -> None:
         """Handle the outcome of a step of another broker's event: ack it, or send its result."""

@@ -1,6 +1,7 @@
 """Confirmations: the parties whose acknowledgement an event still awaits before its publisher gets a receipt.
 
-The log is one party, each matching subscription another. The publisher gets one answer: a receipt when all parties have
+The log is one party, each matching subscription another. An event and a repetition of it may await the same position of
+the log. The publisher gets one answer: a receipt when all parties have
 the event, or a refusal when all have answered and some failed, or when the timeout has passed.
 """
 
@@ -64,7 +65,7 @@ class Confirmations:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self._waiting: dict[tuple[int, int], _Awaited] = {}  # by (publisher, sequence), in order of deadline
-        self._by_party: dict[Party, _Awaited] = {}
+        self._by_party: dict[Party, list[_Awaited]] = {}
         self._pending: Counter[int] = Counter()
         self.settled: list[Outcome] = []
         """Outcomes to take."""
@@ -86,7 +87,7 @@ class Confirmations:
         self._waiting[publisher, sequence] = awaited
         self._pending[publisher] += 1
         for party in parties:
-            self._by_party[party] = awaited
+            self._by_party.setdefault(party, []).append(awaited)
 
     def pending(self, publisher: int) -> int:
         """Return how many events of a publisher wait."""
@@ -99,15 +100,13 @@ class Confirmations:
     def acknowledge(self, party: Party, matched: int = 0) -> None:
         """Note that a party has the event; `matched` adds subscriptions that were not counted before. Parties that are
         not awaited are ignored."""
-        awaited = self._by_party.pop(party, None)
-        if awaited is not None:
+        for awaited in self._by_party.pop(party, ()):
             awaited.matched += matched
             self._settle(awaited, party)
 
     def fail(self, party: Party, code: str, why: str = "") -> None:
         """Note that a party will not get the event. The publisher's refusal has the first `why`."""
-        awaited = self._by_party.pop(party, None)
-        if awaited is not None:
+        for awaited in self._by_party.pop(party, ()):
             awaited.failed += 1
             awaited.code = awaited.code or code
             awaited.why = awaited.why or why
@@ -120,7 +119,9 @@ class Confirmations:
             awaited = next(iter(self._waiting.values()))
             unanswered = tuple(sorted(awaited.parties))
             for party in unanswered:
-                del self._by_party[party]
+                self._by_party[party].remove(awaited)
+                if not self._by_party[party]:
+                    del self._by_party[party]
             silent.extend(unanswered)
             awaited.failed += len(unanswered)
             awaited.code = awaited.code or Code.TIMEOUT

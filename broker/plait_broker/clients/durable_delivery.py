@@ -63,6 +63,11 @@ class DurableDelivery:
             if subscribers:
                 parties.update((durable.number, position) for durable in durables)
 
+    def storing(self, frame: EventFrame) -> set[Party]:
+        """Return the log as the party of an event that was staged before, until it is stored."""
+        position = self._durables.unstored(frame)
+        return set() if position is None else {(LOG, position)}
+
     def stored(self, entries: list[Entry], matched: list[list[DurableSubscription]], now: float) -> None:
         """Confirm stored entries, and deliver them to the subscriptions that keep up."""
         for entry, durables in zip(entries, matched, strict=True):

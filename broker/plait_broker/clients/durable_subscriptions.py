@@ -73,6 +73,8 @@ class DurableSubscriptions:
         self._tail_from = self.next_position
         """First position from which on the tail holds every stored entry."""
         self._stage = StagedWrites([], [], [], [], [], {})
+        self._unstored: dict[tuple[int, int], int] = {}
+        """By publisher and sequence number, the positions of events that are staged and neither stored nor lost."""
         self._unstored_documents: dict[tuple[int, int], bytes] = {}
         """Documents of other brokers that could not be stored, to be tried again."""
         self._dirty: dict[DurableSubscription, None] = {}
@@ -195,6 +197,7 @@ class DurableSubscriptions:
         self.next_position += 1
         self._stage.entries.append(Entry(position, logged_us, frame, delay_us))
         self._stage.matched.append(matched)
+        self._unstored[frame.publisher, frame.sequence] = position
         return position
 
     def take(self, now: float) -> list[Output]:
@@ -230,6 +233,8 @@ class DurableSubscriptions:
         """Note that a Persist was carried out or failed, and return its content. Stored entries enter the tail."""
         stage = self._pending.pop(ticket)
         self._failing = not stored
+        for entry in stage.entries:
+            self._unstored.pop((entry.frame.publisher, entry.frame.sequence), None)
         if stage.entries:
             self.stored = stage.entries[-1].position
         if stored:
@@ -253,6 +258,10 @@ class DurableSubscriptions:
                 self._stage.forgotten.extend(key for key in stage.forgotten if key not in self._by_key)
                 self._flush_by(now + RETRY_S)
         return stage
+
+    def unstored(self, frame: EventFrame) -> int | None:
+        """Return an event's position in the log while it is staged and neither stored nor lost."""
+        return self._unstored.get((frame.publisher, frame.sequence))
 
     def position_of(self, id: EventId) -> int | None:
         """Return an event's position in the log while it is in the tail or staged."""

@@ -67,12 +67,13 @@ class Disseminator:
 
     def repeat(self, frame: Publish, delay_us: int, now: float) -> None:
         """Send an event that was admitted before to other brokers again, if its publisher asks for confirmation anew.
-        The broker that sent it first may have died, or this one restarted; brokers that have the event drop it."""
+        The broker that sent it first may have died, or this one restarted; brokers that have the event drop it. If the
+        log is still storing the event, which another broker may have sent before, the confirmation waits for that."""
         if not frame.confirm or self._confirmations.waits(frame.publisher, frame.sequence):
             return
         verdict = self._sealed.verdict(frame) if self._sealed.keys_elsewhere else None
         destinations = self.destinations(frame, verdict)
-        parties: set[Party] = set()
+        parties = self._durable_delivery.storing(frame)
         if destinations:
             parties.update(self._remote.publish(frame, destinations, delay_us, now, frame.confirm))
         self._confirmations.begin(frame.publisher, frame.sequence, 0, parties, now)
@@ -88,12 +89,16 @@ class Disseminator:
         return tokens
 
     def drop(self, event: ReceivedEvent, reason: DropReason, now: float) -> None:
-        """Drop another broker's event, and ack it, so that it is not sent again."""
+        """Drop another broker's event, and ack it, so that it is not sent again. A duplicate is acked once the log has
+        stored the first copy: it may come from another broker, which confirms the event to its publisher."""
         if reason is DropReason.EXPIRED:
             self._observer.lost(event.frame, reason, event.delay_us, [self._overlay.me], now)
         elif reason is DropReason.DUPLICATE:
             self._observer.ended(event.frame, reason, event.delay_us, now)
         self._counters.dropped[reason] += 1
+        if reason is DropReason.DUPLICATE and (storing := self._durable_delivery.storing(event.frame)):
+            self._remote.wait_for(event, storing, 0, now)
+            return
         self.acknowledge(event, now)
         if event.flags & CONFIRM:
             self._remote.send_outcome(event, 0, _CODES[reason])

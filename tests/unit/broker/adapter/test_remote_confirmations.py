@@ -9,6 +9,7 @@ import pytest
 from plait_broker import Broker, BrokerSettings, OpenGate
 from plait_broker.clients.confirmations import LOG, Outcome
 from plait_broker.drop_reasons import DropReason
+from plait_broker.outputs import Persist
 from plait_broker.overlay import ReceivedEvent
 from plait_broker.overlay.outputs import Acked, Lost
 from plait_broker.overlay.transport.reliable_stream import Unacked
@@ -159,3 +160,26 @@ def test_an_event_that_could_not_be_stored_is_reported_and_acked(broker: Broker,
     settle(broker)
     assert owed.outcomes == [(ROOT, 9, 0, "durability")]
     assert owed.acks == [(ROOT, 9)], "so that it is not sent again"
+
+
+def test_an_outcome_waits_for_the_log(broker: Broker, owed: Owed) -> None:
+    broker._remote_confirmations.wait_for(received(CONFIRM), {(LOG, 4)}, 0, 0.0)
+    settle(broker)
+    assert (owed.acks, owed.outcomes) == ([], [])
+    broker.confirmations.acknowledge((LOG, 4))
+    settle(broker)
+    assert (owed.acks, owed.outcomes) == ([(ROOT, 9)], [(ROOT, 9, 0, "")])
+
+
+def test_a_duplicate_is_acked_with_the_first_copy(broker: Broker, owed: Owed) -> None:
+    broker.durables.log(EVENT, 0, 0, [])
+    assert broker._durable_delivery.storing(EVENT) == {(LOG, 1)}
+    broker._remote_confirmations.wait_for(received(0), {(LOG, 1)}, 1, 0.0)
+    broker._pipeline._disseminator.drop(received(0, 10), DropReason.DUPLICATE, 0.0)
+    assert owed.acks == []
+    (persist,) = broker.durables.take(0.0)
+    assert isinstance(persist, Persist)
+    broker.persisted(persist.ticket, None, 1.0)
+    settle(broker)
+    assert owed.acks == [(ROOT, 9), (ROOT, 10)]
+    assert broker._durable_delivery.storing(EVENT) == set()

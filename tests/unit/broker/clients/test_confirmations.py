@@ -47,6 +47,25 @@ def test_a_failure_with_a_reason_is_reported_by_its_first_sentence() -> None:
     assert (outcome.code, outcome.message) == ("durability", "the disk is full")
 
 
+def test_an_event_and_its_repetition_await_the_same_party() -> None:
+    confirmations = Confirmations(30.0)
+    for sequence in (7, 8, 9):
+        confirmations.begin(1, sequence, 0, {(LOG, sequence % 2)}, 0.0)
+    confirmations.acknowledge((LOG, 1))
+    assert outcomes(confirmations) == [(7, 0, ""), (9, 0, "")]
+    confirmations.fail((LOG, 0), Code.DURABILITY)
+    assert outcomes(confirmations) == [(8, 0, Code.DURABILITY)]
+
+
+def test_a_party_is_still_awaited_by_a_repetition_after_a_timeout() -> None:
+    confirmations = Confirmations(30.0)
+    confirmations.begin(1, 7, 0, {(LOG, 3)}, 0.0)
+    confirmations.begin(2, 7, 0, {(LOG, 3)}, 10.0)
+    assert confirmations.expire(30.0) == [(LOG, 3)]
+    confirmations.acknowledge((LOG, 3))
+    assert [(outcome.publisher, outcome.code) for outcome in confirmations.take()] == [(1, Code.TIMEOUT), (2, "")]
+
+
 def test_silence_is_a_failure_and_its_parties_are_named() -> None:
     confirmations = Confirmations(30.0)
     confirmations.begin(1, 7, 2, {(5, 1), (6, 1)}, 0.0)
