@@ -84,3 +84,17 @@ def test_a_repeated_event_is_refused_if_its_first_copy_cannot_be_stored(at: int)
     event = repetition.repeat(at, Confirm.BROKER)
     assert repetition.world.run_until(lambda: bool(event.refused), 5.0, step_s=0.001)
     assert (event.refused, event.confirmed, repetition.stored) == ("durability", False, False)
+
+
+@pytest.mark.parametrize("at", [HOME, OTHER])
+def test_a_repeated_event_is_refused_if_its_first_copy_could_not_be_stored(at: int) -> None:
+    repetition = Repetition()
+    home = repetition.world.broker(HOME)
+    disk = repetition.world.nodes[HOME].disk
+    assert disk is not None
+    disk.terms.failing = 1.0
+    repetition.publish(Confirm.BROKER)
+    assert repetition.world.run_until(lambda: home.counters.dropped[DropReason.DURABILITY] == 1, 5.0)
+    event = repetition.repeat(at, Confirm.BROKER)
+    assert repetition.world.run_until(lambda: event.confirmed or bool(event.refused), 5.0, step_s=0.001)
+    assert (event.refused, event.confirmed) == ("durability", False)

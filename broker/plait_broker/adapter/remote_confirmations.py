@@ -122,13 +122,14 @@ class RemoteConfirmations:
         if confirms:
             self._begin(event, _ANSWERED, matched, parties, now)
 
-    def settled(self, outcome: Outcome, now: float) -> None:
-        """Handle the outcome of a step of another broker's event: ack it, or send its result."""
+    def settled(self, outcome: Outcome, now: float) -> ReceivedEvent:
+        """Handle the outcome of a step of another broker's event: ack it, or send its result. Return the event."""
         event = self._received.pop(-outcome.publisher)
         if outcome.code or outcome.sequence == _ANSWERED:
             self.send_outcome(event, outcome.matched, outcome.code)
         if outcome.sequence == _STORED:
             self.acknowledge(event, now)
+        return event
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

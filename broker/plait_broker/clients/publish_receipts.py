@@ -62,7 +62,9 @@ class PublishReceipts:
         receipts: dict[Session, list[tuple[int, int]]] = {}
         for outcome in self._confirmations.take():
             if outcome.publisher < 0:  # an event of another broker's publisher
-                self._remote_confirmations.settled(outcome, now)
+                event = self._remote_confirmations.settled(outcome, now)
+                if outcome.code:
+                    self._admission.remember(event.frame.id, self._refused(outcome))
                 continue
             session = self._sessions.of_publisher(outcome.publisher)
             refused = self._refused(outcome) if outcome.code else None

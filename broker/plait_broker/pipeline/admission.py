@@ -95,6 +95,11 @@ class Admission:
         self.duplicates.see(id.publisher, id.sequence)
         self._recovered[id.publisher] = max(id.sequence, self._recovered.get(id.publisher, 0))
 
+    def refusal_code(self, frame: EventFrame) -> str:
+        """Return the code of the refusal that a repeated event gets again; empty if there is none."""
+        refused = self._refusals.get(frame.id) if self._refusals else None
+        return "" if refused is None else refused.code
+
     def remember(self, id: EventId, refused: PublishRefused) -> None:
         """Give the same refusal again should the publisher repeat the event."""
         self._refusals[id] = refused.copy()

@@ -88,9 +88,10 @@ class Disseminator:
         self._remote.wait_for(event, parties, len(matched[0]) + len(matched[1]), now)
         return tokens
 
-    def drop(self, event: ReceivedEvent, reason: DropReason, now: float) -> None:
+    def drop(self, event: ReceivedEvent, reason: DropReason, now: float, refused: str = "") -> None:
         """Drop another broker's event, and ack it, so that it is not sent again. A duplicate is acked once the log has
-        stored the first copy: it may come from another broker, which confirms the event to its publisher."""
+        stored the first copy: it may come from another broker, which confirms the event to its publisher.
+        If the first copy was `refused` with a code, the duplicate is as well."""
         if reason is DropReason.EXPIRED:
             self._observer.lost(event.frame, reason, event.delay_us, [self._overlay.me], now)
         elif reason is DropReason.DUPLICATE:
@@ -99,9 +100,9 @@ class Disseminator:
         if reason is DropReason.DUPLICATE and (storing := self._durable_delivery.storing(event.frame)):
             self._remote.wait_for(event, storing, 0, now)
             return
+        if refused or event.flags & CONFIRM:
+            self._remote.send_outcome(event, 0, refused or _CODES[reason])  # first: an ack alone may confirm it
         self.acknowledge(event, now)
-        if event.flags & CONFIRM:
-            self._remote.send_outcome(event, 0, _CODES[reason])
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

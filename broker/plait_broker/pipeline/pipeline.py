@@ -121,7 +121,7 @@ class EventPipeline:
         read."""
         _, _, frame, flags, delay_us, _, at = event
         if not self._admission.is_new(frame):
-            self._disseminator.drop(event, DropReason.DUPLICATE, now)
+            self._disseminator.drop(event, DropReason.DUPLICATE, now, self._admission.refusal_code(frame))
             return
         self._counters.arrived += 1
         if now > at:  # it has waited for earlier events or for tests
