@@ -86,11 +86,11 @@ class DesiredState:
     def update_routing(self, subscription: SubscriptionState, routing: bytes) -> None:
         """Replace the routing tokens of a subscription, also for later connections. No caller waits for the answer."""
         changing = [r.terms for r in self.requests.all() if r.kind is Kind.CHANGE and r.about == subscription.id]
-        subscription.terms = replace(subscription.terms, routing=routing)
         terms = replace((changing[-1] if changing else None) or subscription.terms, routing=routing)
         number = self._number()
         frame = terms.frame(number, subscription.id)
         self._request(number, Kind.CHANGE, subscription.id, frame, None, internal=True, terms=terms)
+        subscription.terms = replace(subscription.terms, routing=routing)  # last: it must fit into a frame
 
     def unsubscribe(
         self, subscription: SubscriptionState, now: float, *, drain: bool = False, forget: bool = False
@@ -222,6 +222,8 @@ class DesiredState:
         for request in self.requests.all():
             if request.internal:
                 self.requests.close(request.number)  # it was for the lost session
+            else:
+                self._renew_routing(request)
         subscribing = {request.about for request in self.requests.all() if request.kind is Kind.SUBSCRIBE}
         advertising = {request.about for request in self.requests.all() if request.kind is Kind.ADVERTISE}
         for request in self.requests.all():
@@ -290,6 +292,14 @@ class DesiredState:
         number = self._number()
         frame = subscription.terms.frame(number, subscription.id)
         self._request(number, Kind.SUBSCRIBE, subscription.id, frame, None, internal=True)
+
+    def _renew_routing(self, request: Request) -> None:
+        """Encode an open request with the present routing tokens. The CHANGE that follows it with them is closed."""
+        subscription = self.subscriptions.get(request.about)
+        if subscription is not None and request.kind in (Kind.SUBSCRIBE, Kind.CHANGE):
+            terms = replace(request.terms or subscription.terms, routing=subscription.terms.routing)
+            encoded = encode_control(terms.frame(request.number, subscription.id))
+            self.requests.replace(replace(request, encoded=encoded))
 
     def _settle_requests_of_lost_session(self, *, log_changed: bool) -> None:
         """Send or complete the open requests of a lost session. A new session is empty: removals are already done."""

@@ -62,6 +62,11 @@ class PendingRequests:
             self._timeouts[request.number] = deadline
             self.due_at = min(self.due_at, deadline)
 
+    def replace(self, request: Request) -> None:
+        """Replace an open request by another form of it. Its place and its timeout stay."""
+        assert request.number in self._open
+        self._open[request.number] = request
+
     def close(self, number: int) -> Request | None:
         """Remove a request. Return None if it is not open."""
         self._timeouts.pop(number, None)

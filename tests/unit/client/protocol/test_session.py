@@ -653,6 +653,31 @@ def test_a_request_whose_answer_was_lost_is_asked_again_and_answered_once() -> N
     assert not subscription.notices  # it was not open before
 
 
+def test_an_open_subscription_takes_new_routing_tokens_to_a_new_session() -> None:
+    story = Story(timeout_s=60).open()
+    desired = story.session.desired
+    opening, request = desired.subscribe(Terms(parse("a == 1"), routing=b"old"), story.now)
+    desired.update_routing(opening, b"new")
+    story.turn()
+    story.forget().again(session=6)
+    assert [(s.request, s.filter, s.routing) for s in story.received(Subscribe)] == [(request, "a == 1", b"new")]
+    story.forget().again(session=6, resumed=True)
+    assert [(s.request, s.routing) for s in story.received(Subscribe)] == [(request, b"new")], "as it was sent before"
+
+
+def test_an_open_change_takes_new_routing_tokens_to_a_new_session() -> None:
+    story = Story(timeout_s=60).open()
+    desired = story.session.desired
+    subscription = story.subscribe("a == 1", routing=b"old")
+    request = desired.change(subscription, subscription.terms.with_filter(parse("a == 2")), story.now)
+    desired.update_routing(subscription, b"new")
+    story.turn()
+    story.forget().again(session=6)
+    subscribed, changed = story.received(Subscribe)
+    assert (subscribed.filter, subscribed.routing) == ("a == 1", b"new")
+    assert (changed.request, changed.filter, changed.routing) == (request, "a == 2", b"new")
+
+
 def test_resuming_asks_for_nothing_again_and_counts_what_was_lost_on_the_way() -> None:
     story = Story().open()
     subscription = story.subscribe()
