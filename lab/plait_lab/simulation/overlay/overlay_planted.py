@@ -219,7 +219,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "forget_one_now_and_then": Planted(Overlay, "destinations", _one_in_a_few_misses_one),
     "ignore_new_delays": Planted(DocumentHandler, "_learn_link_state", _delays_are_as_they_were),
     "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
-    "tell_in_its_own_time": Planted(InterestSync, "hurry", _in_its_own_time, "full relay"),
+    "tell_in_its_own_time": Planted(InterestSync, "retransmit_soon", _in_its_own_time, "full relay"),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
