@@ -24,6 +24,7 @@ from ..overlay.outputs import (
     InterestChanged,
     LogRemark,
     Lost,
+    Output,
     RelayFrame,
     SendFrame,
     StoreDocument,
@@ -79,14 +80,25 @@ class OverlayAdapter:
         }
 
     def carry_out(self, now: float) -> None:
-        """Carry out what the overlay wants done, and what it wants done because of that."""
+        """Carry out what the overlay wants done, and what it wants done because of that.
+
+        If a handler raises, which is an error of ours, that output is lost and the others stay for the next call.
+        """
         handlers, overlay, forward = self._handlers, self._overlay, self._links.forward
         while overlay.pending:
-            for output in overlay.take_outputs(now):
-                if type(output) is EventCopy:  # the most frequent one
-                    forward(output, now)
-                else:
-                    handlers[type(output)](output, now)
+            outputs = iter(overlay.take_outputs(now))
+            output: Output | None = None
+            try:
+                for output in outputs:
+                    if type(output) is EventCopy:  # the most frequent one
+                        forward(output, now)
+                    else:
+                        handlers[type(output)](output, now)
+            except Exception:
+                overlay.put_back(outputs)
+                if isinstance(output, ReceivedEvent):  # without an ack its stream would stop for ever
+                    overlay.acknowledge(output.root, output.position, now)
+                raise
         if overlay.map.revision != self._map_revision:
             self._map_revision = overlay.map.revision
             self._broker_connections.look()

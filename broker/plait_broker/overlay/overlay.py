@@ -245,6 +245,11 @@ class Overlay(OverlayState):
         outputs.clear()
         return taken
 
+    def put_back(self, outputs: Iterable[Output]) -> None:
+        """Return outputs that were taken and not carried out. They come before those that followed meanwhile."""
+        self.outputs[:0] = outputs
+        self.pending = True
+
     def tick(self, now: float) -> None:
         """Run the timers that are due."""
         self._begin(now)

@@ -30,6 +30,10 @@ TURN_BYTES_MAX: Final = 256 * 1024
 """Bytes read after which output is taken within a turn. libuv reads one busy socket up to 32 times a turn, and the
 deliveries of all that to one subscriber would exceed its connection's burst."""
 
+RETRY_OUTPUT_S: Final = 0.05
+"""Time after an internal error until output is taken again, unless there is input before: an error that repeats must
+neither fill the processor nor the log."""
+
 log: Final = logging.getLogger(__name__)
 
 
@@ -186,13 +190,25 @@ class BrokerDriver:
 
     def _write_output(self) -> None:
         self._turn_bytes, self._output_due = 0, False
-        for output in self.broker.take_output():
+        try:
+            outputs = self.broker.take_output()
+        except Exception:
+            self._retry_output()
+            return
+        for output in outputs:
             if type(output) is Send:
                 connection = self._connections.get(output.connection)
                 if connection is not None:
                     connection.write(output.chunks)
             else:
                 self._carry_out(output)
+
+    def _retry_output(self) -> None:
+        """Take the output again soon: the broker raised, which is an error of ours, and keeps what is left of it."""
+        log.exception("internal error: please report this; one step is lost, the rest is tried again")
+        self.broker.counters.faults["internal"] += 1
+        self._output_due = True
+        self._loop.call_later(RETRY_OUTPUT_S, self._call_flush)
 
     def _carry_out(self, output: Output) -> None:
         match output:
