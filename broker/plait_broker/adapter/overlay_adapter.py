@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from plait_core.wire import encode_frame
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
@@ -112,7 +111,7 @@ class OverlayAdapter:
         self._index.doubt_all()  # another broker's filter may meet them, or do so no longer
 
     def _store_document(self, output: StoreDocument, now: float) -> None:
-        self._durables.store_document(output.key, b"" if output.document is None else encode_frame(output.document))
+        self._durables.store_document(output.key, output.document)
 
     def _receive_trace(self, message: TraceMessage, now: float) -> None:
         self._explainer.receive(message, now)

@@ -13,7 +13,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from plait_core.events import EventId
-from plait_core.wire import Confirm, EventFrame, Publish
+from plait_core.wire import Confirm, EventFrame, Publish, encode_frame
+from plait_core.wire.frame_types.envelope_frames import Signed
 
 from ..outputs import Fetch, LogRecord, Output, Persist, Recovered, StoredDocument
 from ..settings import LiveSettings
@@ -54,7 +55,8 @@ class StagedWrites(NamedTuple):
     durables: list[DurableSubscription]
     waiting: list[WaitingRequest]
     forgotten: list[tuple[str, str]]
-    documents: dict[tuple[int, int], bytes]
+    documents: dict[tuple[int, int], Signed | None]
+    """Other brokers' documents by origin and number; None deletes one."""
 
 
 class DurableSubscriptions:
@@ -75,7 +77,7 @@ class DurableSubscriptions:
         self._stage = StagedWrites([], [], [], [], [], {})
         self._unstored: dict[tuple[int, int], int] = {}
         """By publisher and sequence number, the positions of events that are staged and neither stored nor lost."""
-        self._unstored_documents: dict[tuple[int, int], bytes] = {}
+        self._unstored_documents: dict[tuple[int, int], Signed | None] = {}
         """Documents of other brokers that could not be stored, to be tried again."""
         self._dirty: dict[DurableSubscription, None] = {}
         self._flush_at: float | None = None
@@ -143,10 +145,10 @@ class DurableSubscriptions:
         self._dirty.pop(durable, None)
         self._retry_at.pop(durable, None)
 
-    def store_document(self, key: tuple[int, int], frame: bytes) -> None:
-        """Store another broker's document beyond this broker's life; an empty frame deletes it."""
+    def store_document(self, key: tuple[int, int], document: Signed | None) -> None:
+        """Store another broker's document beyond this broker's life; None deletes it."""
         self._unstored_documents.pop(key, None)
-        self._stage.documents[key] = frame
+        self._stage.documents[key] = document
         self.due_at = -inf
 
     def attach(self, durable: DurableSubscription, subscription: Subscription) -> None:
@@ -208,8 +210,8 @@ class DurableSubscriptions:
         if due or stage.waiting or stage.entries or stage.documents:
             self._flush_at = None
             if due:
-                for key, frame in self._unstored_documents.items():
-                    stage.documents.setdefault(key, frame)
+                for key, document in self._unstored_documents.items():
+                    stage.documents.setdefault(key, document)
                 self._unstored_documents.clear()
             stage.durables.extend(self._dirty)
             self._dirty.clear()
@@ -336,5 +338,8 @@ def _persist(ticket: int, stage: StagedWrites) -> Persist:
         tuple(LogRecord(entry.position, entry.logged_us, entry.frame.block) for entry in stage.entries),
         tuple(durable.cursor() for durable in dict.fromkeys(stage.durables)),
         tuple(stage.forgotten),
-        tuple(StoredDocument(*key, frame) for key, frame in stage.documents.items()),
+        tuple(
+            StoredDocument(*key, b"" if document is None else encode_frame(document))
+            for key, document in stage.documents.items()
+        ),
     )

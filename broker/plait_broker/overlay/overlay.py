@@ -14,7 +14,7 @@ computes paths from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from plait_core.filters import Filter
@@ -185,10 +185,10 @@ class Overlay(OverlayState):
         self.durable_interest_store.discard_unused()
         self._review_absent()
 
-    def stored(self, keys: Iterable[DocumentKey], now: float) -> None:
-        """Note that these documents are stored, or that storing them has failed."""
+    def stored(self, documents: Mapping[DocumentKey, Signed | None], now: float) -> None:
+        """Note that these documents are stored or deleted (None), or that this has failed."""
         self._begin(now)
-        self.durable_interest_store.stored(keys, now)
+        self.durable_interest_store.stored(documents, now)
 
     # --- events -------------------------------------------------------------------------------------------------------
 

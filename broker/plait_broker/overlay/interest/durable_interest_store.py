@@ -6,8 +6,8 @@ if both brokers die right after the ack.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import inf
 
 from plait_core.errors import FrameError
 from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST, LINK_STATE, Signed, read_document
@@ -39,8 +39,8 @@ class DurableInterestStore:
         self._stores = stores
         self._kept: dict[int, dict[int, int]] = {}
         """By origin and number, the stored version. For the link state, number 0, any version is good enough."""
-        self._storing: Counter[int] = Counter()
-        """By origin, the number of documents that are being stored."""
+        self._storing: dict[int, dict[int, int]] = {}
+        """By origin and number, the version that is being stored. An origin without numbers waits for a deletion."""
         self._withheld: dict[int, tuple[InterestAck, int]] = {}
 
     def recall(self, documents: Iterable[Signed]) -> int:
@@ -108,14 +108,19 @@ class DurableInterestStore:
         else:
             self._unicast.send(ack, now, (tries,))
 
-    def stored(self, keys: Iterable[DocumentKey], now: float) -> None:
+    def stored(self, documents: Mapping[DocumentKey, Signed | None], now: float) -> None:
         """Send the acks that waited for these documents.
 
-        They are stored, or that has failed: a broken disk here must not delay others.
+        They are stored, or that has failed: a broken disk here must not delay others. A later version of one may be on
+        its way to the disk still; acks wait for that one.
         """
-        for origin, _ in keys:
-            self._storing[origin] -= 1
-            if self._storing[origin] <= 0:
+        for (origin, number), document in documents.items():
+            storing = self._storing.get(origin)
+            if storing is None:
+                continue
+            if document is not None and storing.get(number, inf) <= document.version:
+                del storing[number]
+            if not storing:
                 del self._storing[origin]
                 withheld = self._withheld.pop(origin, None)
                 if withheld is not None:
@@ -130,7 +135,7 @@ class DurableInterestStore:
         self._kept.setdefault(origin, {})[0 if kind == LINK_STATE else number] = stored.signed.version
         if self._stores:
             self._outputs.append(StoreDocument((origin, number), stored.signed))
-            self._storing[origin] += 1
+            self._storing.setdefault(origin, {})[number] = stored.signed.version
 
     def _discard(self, origin: int) -> None:
         for number in self._kept.pop(origin, ()):
@@ -139,3 +144,5 @@ class DurableInterestStore:
     def _delete(self, key: DocumentKey) -> None:
         if self._stores:
             self._outputs.append(StoreDocument(key, None))
+            origin, number = key
+            self._storing.get(origin, {}).pop(number, None)  # the deletion replaces it

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from two_brokers import TwoBrokers
 
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent
 from plait_core.wire import Confirm, Publish
 from plait_core.wire.event_block import encode_plain_block
-from tests.support.two_brokers import TwoBrokers
 
 PUBLISHER = 77
 EVENTS = 5

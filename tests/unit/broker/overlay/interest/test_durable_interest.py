@@ -127,11 +127,68 @@ def test_a_home_broker_gets_its_ack_once_its_durable_interest_is_stored() -> Non
     broker.learn(LinkState(2, 2, "b2", (1,), (1000,), incarnation=5, born=1), 2)
     broker.learn(DurableInterest(2, 1, 1, "price < 10"), 2)
     broker.receive(2, envelop_message(InterestUpdate((1,), 2, (1,), (0,), True, (1,), ("price < 10",), ())))
-    first, last = broker.stored
+    first, last = broker.stored.items()
     assert broker.messages(InterestAck) == []
-    broker.overlay.stored([first], 0.1)
+    broker.overlay.stored(dict([first]), 0.1)
     assert broker.messages(InterestAck) == [], "the other document is not stored yet"
-    broker.overlay.stored([last], 0.2)
+    broker.overlay.stored(dict([last]), 0.2)
+    assert [ack.version for ack in broker.messages(InterestAck)] == [1]
+
+
+def durable_neighbour() -> OneOverlay:
+    """Return a broker that has stored the link state and a filter of its neighbour 2."""
+    broker = storing()
+    broker.link_up(2)
+    broker.learn(LinkState(2, 2, "b2", (1,), (1000,), incarnation=5, born=1), 2)
+    broker.learn(DurableInterest(2, 1, 1, "price < 10"), 2)
+    broker.overlay.stored(broker.stored, 0.0)
+    return broker
+
+
+def update(broker: OneOverlay, version: int, filter: str) -> None:
+    """Receive an interest update with a filter of the neighbour."""
+    broker.receive(2, envelop_message(InterestUpdate((1,), 2, (version,), (0,), True, (1,), (filter,), ())))
+
+
+def test_versions_of_a_filter_that_are_stored_together_count_once() -> None:
+    broker = durable_neighbour()
+    for version, filter in ((2, "price < 20"), (3, "price < 30")):
+        broker.learn(DurableInterest(2, 1, version, filter), 2)
+    update(broker, 1, "price < 30")
+    assert broker.messages(InterestAck) == []
+    broker.overlay.stored({(2, 1): broker.stored[2, 1]}, 0.1)
+    assert [ack.version for ack in broker.messages(InterestAck)] == [1]
+
+
+def test_the_ack_waits_for_the_latest_version_of_a_filter() -> None:
+    broker = durable_neighbour()
+    broker.learn(DurableInterest(2, 1, 2, "price < 20"), 2)
+    earlier = dict(broker.stored)
+    broker.learn(DurableInterest(2, 1, 3, "price < 30"), 2)
+    update(broker, 1, "price < 30")
+    broker.overlay.stored(earlier, 0.1)
+    assert broker.messages(InterestAck) == []
+    broker.overlay.stored({(2, 1): broker.stored[2, 1]}, 0.2)
+    assert [ack.version for ack in broker.messages(InterestAck)] == [1]
+
+
+def test_a_deletion_is_not_taken_for_the_filter_that_is_still_being_stored() -> None:
+    broker = durable_neighbour()
+    broker.learn(DurableInterest(2, 2, 1, "price > 90"), 2)
+    broker.learn(DurableInterest(2, 1, 2, ""), 2)
+    update(broker, 1, "price > 90")
+    broker.overlay.stored({(2, 1): None}, 0.1)
+    assert broker.messages(InterestAck) == []
+    broker.overlay.stored({(2, 2): broker.stored[2, 2]}, 0.2)
+    assert [ack.version for ack in broker.messages(InterestAck)] == [1]
+
+
+def test_the_ack_does_not_wait_for_a_filter_that_was_withdrawn_before_it_was_stored() -> None:
+    broker = durable_neighbour()
+    broker.learn(DurableInterest(2, 2, 1, "price > 90"), 2)
+    broker.learn(DurableInterest(2, 2, 2, ""), 2)
+    update(broker, 1, "price < 10")
+    broker.overlay.stored({(2, 2): None}, 0.1)
     assert [ack.version for ack in broker.messages(InterestAck)] == [1]
 
 
