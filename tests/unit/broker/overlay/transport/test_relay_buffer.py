@@ -7,6 +7,12 @@ from copies import copy
 
 from plait_broker.overlay.transport import relay_buffer
 from plait_broker.overlay.transport.relay_buffer import RelayBuffer
+from plait_core.wire import Destination, Forward
+
+
+def bytes_of_one() -> int:
+    """Return the bytes of a copy with the shortest payload."""
+    return relay_buffer._bytes_of(copy(1))
 
 
 def test_copies_leave_in_order() -> None:
@@ -19,8 +25,7 @@ def test_copies_leave_in_order() -> None:
 
 
 def test_the_buffer_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = len(copy(1).frame.block)
-    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 3 * size)
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 3 * bytes_of_one())
     buffer = RelayBuffer()
     added = [buffer.add(copy(1, sequence)) for sequence in range(1, 8)]
     assert added == [True] * 4 + [False] * 3, "it exceeds the bound by one copy at most"
@@ -28,7 +33,7 @@ def test_the_buffer_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_copy_that_leaves_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", len(copy(1).frame.block))
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", bytes_of_one())
     buffer = RelayBuffer()
     assert [buffer.add(copy(1, sequence)) for sequence in (1, 2, 3)] == [True, True, False]
     assert buffer.take().frame.sequence == 1
@@ -41,3 +46,17 @@ def test_one_copy_of_any_size_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = RelayBuffer()
     assert buffer.add(copy(1, payload=bytes(1000)))
     assert not buffer.add(copy(1, 2))
+
+
+def test_the_destinations_of_a_copy_and_of_its_frame_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 2 * bytes_of_one())
+    one = copy(1)
+    many = tuple(Destination(broker, 1) for broker in range(2, 1026))
+    frame = Forward(0, 0, 0, (9,), many, one.frame.block)
+    for wide in (one._replace(destinations=many), one._replace(frame=frame, path=(9, 1))):
+        buffer = RelayBuffer()
+        assert buffer.add(wide)
+        assert not buffer.add(wide), "the first has filled it"
+        assert buffer.take() == wide
+        assert buffer.add(one)
+        assert buffer.add(one)
