@@ -109,8 +109,9 @@ class EventPipeline:
         """Take an event of another broker's publisher."""
         try:
             if event.frame.publisher == event.root:  # the broker itself has published it
+                attributes = event.frame.attributes()  # first: an event that cannot be read is acked when it is dropped
                 self._acknowledge(event, now)
-                self._broker_events.deliver(event.frame, event.frame.attributes(), event.delay_us, now)
+                self._broker_events.deliver(event.frame, attributes, event.delay_us, now)
             elif not ((self._keys_here or self._tags.waits) and self._sealed.hold_remote(event, now)):
                 self._admit_remote(event, now)
         except FrameError:

@@ -308,7 +308,8 @@ class ReceiveStream:
         return arrival
 
     def acknowledge(self, position: int, now: float) -> None:
-        """Note that this broker has charge of an event, so that it can be acked."""
+        """Note that this broker has charge of an event, so that it can be acked. Ignore a position that is not open:
+        it is acknowledged already, or its event came by an earlier stream, which was forgotten meanwhile."""
         if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # the common case
             self._open.popleft()
             self._since_ack += 1
@@ -316,8 +317,9 @@ class ReceiveStream:
             if self.ack_at is None:
                 self.ack_at = now + TAKEN_S
             return
-        self._taken.add(position)
-        self._advance(now)
+        if self.expected is not None and self._open and self._open[0] <= position < self.expected:
+            self._taken.add(position)
+            self._advance(now)
 
     def report(self, now: float) -> tuple[int, tuple[int, ...]] | None:
         """Return the cumulative ack and the missing positions to send now, or None when no ack is due."""
@@ -365,7 +367,7 @@ class ReceiveStream:
         while self._open and self._open[0] in self._taken:
             self._taken.discard(self._open.popleft())
             self._since_ack += 1
-        if self.expected is None:  # the event came by an earlier stream, which was forgotten meanwhile
+        if self.expected is None:
             return
         up_to = (self._open[0] if self._open else self.expected) - 1
         if up_to > self.up_to:

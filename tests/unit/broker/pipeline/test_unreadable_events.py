@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from two_brokers import TwoBrokers
 
+from plait_broker.drop_reasons import DropReason
 from plait_core import Event
-from plait_core.wire import Confirm, encode_publish
+from plait_core.wire import Confirm, Publish, encode_publish
+from plait_core.wire.event_block import encode_plain_block
 from plait_lab.simulation.overlay.frame_client import FrameClient
 from plait_lab.simulation.overlay.world import linked_world
 
@@ -35,3 +38,17 @@ def test_it_does_not_wait_for_an_advertisement(first: dict[str, object]) -> None
     assert world.broker(0).counters.faults["body"] == 1
     assert not world.broker(0)._gate.waits
     assert subscriber.delivered == [first, {"symbol": "y"}]
+
+
+def test_unreadable_events_that_a_broker_itself_has_published_leave_nothing_behind() -> None:
+    brokers = TwoBrokers()
+    here, there = brokers.brokers
+    for sequence in (1, 2, 3):
+        block = encode_plain_block({"kind": "x"}, b"", there.id, sequence, 1)
+        assert block is not None
+        unreadable = Publish(Confirm.NONE, block.replace(b"\xa4kind\xa1x", b"\xa4kind\xc1x"))
+        there.overlay.publish(unreadable, [here.id], 0, 0, brokers.now)
+    brokers.run(1.0)
+    assert here.counters.dropped[DropReason.INVALID] == 3
+    assert not here.overlay.event_streams.incoming[there.id]._taken
+    assert not there.overlay.event_streams.outgoing[here.id].kept, "they are acked"

@@ -181,6 +181,17 @@ def test_an_event_of_a_forgotten_stream_may_still_be_acknowledged() -> None:
     assert incoming.up_to == 0
 
 
+def test_a_position_that_is_not_open_is_not_acknowledged() -> None:
+    incoming = begun()
+    incoming.acknowledge(1, 0.0)  # its event has come by a stream that was forgotten
+    assert received(incoming, 1, 2, 3) == [1, 2, 3]
+    assert incoming.up_to == 0
+    for position in (3, 1, 1, 4, 2, 2):
+        incoming.acknowledge(position, 0.0)
+    assert incoming.up_to == 3
+    assert not incoming._taken, "nothing is kept of those"
+
+
 # --- the sender -------------------------------------------------------------------------------------------------------
 
 
