@@ -9,6 +9,7 @@ This file builds the parts, dispatches frames to them, and collects what they pu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness, id_text, new_id
@@ -60,6 +61,9 @@ from .telemetry.system_events import SystemStream
 from .tracing.event_history import EventHistory
 from .tracing.explainer import Explainer
 from .tracing.tracing import Tracing
+
+ROUNDS_MAX: Final = 16
+"""Rounds in which one call of `take_output` carries out what its own steps have caused. Most calls need one or two."""
 
 
 class Broker:
@@ -134,6 +138,8 @@ class Broker:
         )
         self.system = SystemStream(self, broker_events)
         self._system_revision = -1
+        self._unfinished = False
+        """Whether `take_output` has stopped before it was quiet, after ROUNDS_MAX rounds."""
         recover(recovered, self.interest, self.durables, self._admission, overlay, now)
         self.reload(settings, gate, now)
 
@@ -376,7 +382,7 @@ class Broker:
     def next_deadline(self) -> float:
         """Return when `tick` is to be called, at the latest."""
         now = self._now
-        if self._backlog.waiting:
+        if self._backlog.waiting or self._unfinished:
             return now
         due = min(
             self._keepalive.due_at,
@@ -396,25 +402,8 @@ class Broker:
 
     def take_output(self) -> list[Output]:
         """Return what the server is to do, in order."""
-        now, overlay = self._now, self.overlay
-        if overlay.pending:
-            self._adapter.carry_out(now)
-        if self._gate.waits or self._tags.waits:
-            self._pipeline.resume(now)
-            self._adapter.carry_out(now)  # before receipts: events may have been given up
-        if self._join_gate.waiting:
-            for connection in self._handshake.admit_early(now):
-                self._backlog.write(connection, now)
-        system_revision = self.interest.system_revision + overlay.remote_interest.system_revision
-        if system_revision != self._system_revision:
-            self._system_revision = system_revision
-            self.system.start_or_stop(now)
-        if self.confirmations.settled:
-            self._receipts.send(now)
-        for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
-            overlay.send_trace(step)
-        if overlay.pending:  # what these steps have caused
-            self._adapter.carry_out(now)
+        now = self._now
+        self._unfinished = not self._settle(now)
         counters, history = self._counters, self._observer.history
         if counters.bytes_in >= history.shed_at_bytes:
             history.shed(counters.bytes_in)
@@ -425,6 +414,31 @@ class Broker:
         if self._teardown.closes or self.broker_connections.dials or self._adapter.remarks:
             outputs += [*self._teardown.take(), *self.broker_connections.take(), *self._adapter.take_remarks()]
         return outputs
+
+    def _settle(self, now: float) -> bool:
+        """Carry out what the input has caused, and what that causes. Return whether nothing is left."""
+        overlay = self.overlay
+        for _ in range(ROUNDS_MAX):
+            if overlay.pending:  # because of input, or of the last round
+                self._adapter.carry_out(now)
+            if self._gate.waits or self._tags.waits:
+                self._pipeline.resume(now)
+                if overlay.pending:  # before receipts: events may have been given up, or need not wait any more
+                    continue
+            if self._join_gate.waiting:
+                for connection in self._handshake.admit_early(now):
+                    self._backlog.write(connection, now)
+            system_revision = self.interest.system_revision + overlay.remote_interest.system_revision
+            if system_revision != self._system_revision:
+                self._system_revision = system_revision
+                self.system.start_or_stop(now)
+            if self.confirmations.settled:
+                self._receipts.send(now)
+            for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
+                overlay.send_trace(step)
+            if not overlay.pending:
+                return True
+        return False
 
     def _take_sends(self, outputs: list[Output], now: float) -> None:
         """Append what the connections have queued."""

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from plait_broker import BrokerSettings
+from plait_broker.broker import Broker
+from plait_broker.clients.access import OpenGate, Principal
+from plait_broker.drop_reasons import DropReason
 from plait_broker.pipeline.advertisement_gate import UNUSED_S
 from plait_broker.pipeline.inferred_advertisements import (
     ANYTHING,
@@ -12,10 +18,10 @@ from plait_broker.pipeline.inferred_advertisements import (
     VALUES_MAX,
     InferredAdvertisements,
 )
-from plait_core import Attributes
+from plait_core import Attributes, Event
 from plait_core.filters import EVERYTHING
-from plait_core.wire import Confirm
-from plait_core.wire.frame_types.overlay_frames import InterestUpdate
+from plait_core.wire import VERSION_MAX, VERSION_MIN, Confirm, Hello, Publish, Role, encode_block
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate, LinkState
 from plait_core.wire.frame_types.session_frames import Done, Receipt
 from plait_lab.simulation.overlay.world import World, linked_world
 
@@ -204,3 +210,20 @@ def test_what_no_filter_can_say_narrows_nothing() -> None:
     assert widen({"long": "x" * 1000}) == ["true"]
     many = widen({f"a{number}": "x" for number in range(20)})[0]
     assert many.count("==") == NARROWING_MAX
+
+
+def test_an_event_whose_new_advertisement_is_known_at_once_goes_on_in_the_same_turn() -> None:
+    broker = Broker(BrokerSettings(name="b"), Random(1), OpenGate(), now=0.0, wall_us=10**15)
+    broker.take_output()
+    broker.overlay.map.put(LinkState(99, 1, "out of reach", (), ()))
+    hello = Hello(VERSION_MIN, VERSION_MAX, Role.CLIENT, "c", 7, (), None, None)
+    session = broker.sessions.open(hello, Principal("c"))
+    event = Event.checked({"x": 1}, b"", publisher=7, sequence=1)
+    gate = broker._gate
+    assert gate.holds(session, Publish(Confirm.NONE, encode_block(event)), 0.0)
+    (number,) = gate._filters
+    gate._inferred.forget(number)
+    gate.withdraw(number)  # the event needs another one
+    broker.take_output()
+    assert not gate.waits
+    assert broker.counters.dropped[DropReason.UNMATCHED] == 1, "it has gone through the pipeline"
