@@ -228,7 +228,9 @@ class EventStreams:
         position = outgoing.add(kept, now)
         self.sending[home] = None
         settings = self.settings
-        while len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max:
+        while (
+            len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max
+        ) and len(outgoing.kept) > 1:  # the event itself stays, of whatever size: it is sent now
             self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
         return position
 
