@@ -13,7 +13,7 @@ from ..overlay.outputs import Advertised, Installed
 from ..pipeline.advertisement_gate import AdvertisementGate
 
 ClientRequest: TypeAlias = tuple[int, int]
-"""A session and the number of its request."""
+"""A session and the number of its request; 0 wants no answer."""
 
 
 class InstallWaits:
@@ -53,8 +53,9 @@ class InstallWaits:
         waiting = self._installing.get(number)
         if waiting is None:
             return True
-        waiting.append(request)
-        self._stored[request] = stored
+        if request[1]:
+            waiting.append(request)
+            self._stored[request] = stored
         return False
 
     def note_stored(self, request: ClientRequest) -> bool:
@@ -86,7 +87,7 @@ class InstallWaits:
     def answer_when_advertised(self, number: int, request: ClientRequest) -> bool:
         """Return whether all brokers know an advertisement. If not, `advertised` answers the request once they do."""
         waiting = self._advertising.get(number)
-        if waiting is not None:
+        if waiting is not None and request[1]:
             waiting.append(request)
         return waiting is None
 

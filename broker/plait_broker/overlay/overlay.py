@@ -293,8 +293,9 @@ class Overlay(OverlayState):
         if sync.dirty or sync.installing or sync.unacked:
             for update in sync.take_updates(now, self._reaches):
                 self.unicast.send(update, now, [sync.tries(root) for root in update.to])
-        while sync.installed:
-            self.outputs.append(Installed(sync.installed.pop(0)))
+        if sync.installed:
+            installed, sync.installed = sync.installed, []
+            self.outputs += map(Installed, installed)
         while sync.silent:
             self._report_unacked(sync.silent.pop(0))
         if self.local_advertisements.waiting:

@@ -114,6 +114,16 @@ def test_requests_of_a_removed_subscription_are_forgotten(waits: Waits) -> None:
     assert waits.waits.note_stored(FIRST), "nothing is kept of it"
 
 
+def test_a_request_that_wants_no_answer_gets_none(waits: Waits) -> None:
+    waits.waits.subscribe(5, parse("x > 1"))
+    assert not waits.waits.answer_when_installed(5, (SESSION, 0))
+    assert not waits.waits.answer_when_installed(5, FIRST)
+    waits.waits.advertise(3, parse("x > 1"))
+    assert not waits.waits.answer_when_advertised(3, (SESSION, 0))
+    waits.waits.advertised(Advertised(3), 0.0)
+    assert waits.ack() == [FIRST]
+
+
 # --- durable subscriptions --------------------------------------------------------------------------------------------
 
 
