@@ -137,9 +137,7 @@ class Broker:
             parts, self._pipeline, self.interest, self.durables, self.broker_connections, self.explainer
         )
         self.system = SystemStream(self, broker_events)
-        self._system_revision = -1
-        self._unfinished = False
-        """Whether `take_output` has stopped before it was quiet, after ROUNDS_MAX rounds."""
+        self._system_revision, self._unfinished = -1, False
         recover(recovered, self.interest, self.durables, self._admission, overlay, now)
         self.reload(settings, gate, now)
 
@@ -403,7 +401,7 @@ class Broker:
     def take_output(self) -> list[Output]:
         """Return what the server is to do, in order."""
         now = self._now
-        self._unfinished = not self._settle(now)
+        self._unfinished = not self._settle(now)  # then the deadline is now
         counters, history = self._counters, self._observer.history
         if counters.bytes_in >= history.shed_at_bytes:
             history.shed(counters.bytes_in)
