@@ -59,6 +59,25 @@ def test_a_seed_is_always_the_same_history(seed: int) -> None:
     assert first.history.hash() != play_overlay(seed + SIGNED).history.hash()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_link_that_both_ends_dial_is_not_replaced_after_one_returns_with_another_id(seed: int) -> None:
+    """The end that stayed does not know yet that its new neighbour is the broker at the configured address."""
+    world = World(seed, brokers=2, terms=WorldTerms(logs=lambda number: False))
+    world.link(0, 1, 0.02, both_dial=True)
+    world.start()
+    world.run(3.0)
+    stayed, returned = world.nodes
+    returned.kill()
+    world.run(5.0)
+    returned.start()
+    assert world.run_until(lambda: stayed.links == returned.links == 1, 4.0)
+    world.run(0.5)
+    (link,), dials = stayed.overlay.neighbours.values(), len(stayed.dialled)
+    world.run(10.0)
+    assert stayed.overlay.neighbours == {returned.overlay.me: link}
+    assert len(stayed.dialled) <= dials + 1, "once its neighbour has answered there, it knows"
+
+
 # --- the world itself -------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """Connections to other brokers: admission, authentication, and one connection for each pair of brokers.
 
-Two brokers that dial each other at once get two connections. Both brokers keep the one that the broker with the
+A dialler that is linked to the answering broker closes the new connection: an address does not tell which broker is
+there. Two brokers that dial each other at once get two connections. Both brokers keep the one that the broker with the
 smaller id dialled. Of two that the same broker dialled they keep the newer, since its dialler must have lost the older.
 A broker that breaks the protocol or floods is disconnected and refused for a while. `link_selection.py` chooses the
 addresses to dial.
@@ -163,6 +164,8 @@ class BrokerConnections:
             self.close(link, Code.ITSELF, "this is the same broker")
         elif now < self._shunned.get(frame.broker, now):
             self.close(link, Code.LIMIT, "it broke the protocol, not long ago")
+        elif frame.broker in self._links:
+            self.close(link, Code.DUPLICATE, "there is a link between us already")
         else:
             self._introduce(link, mutual_auth)
 

@@ -239,26 +239,29 @@ def test_a_broker_does_not_link_to_itself_and_stops_trying() -> None:
     assert not alone.overlay.neighbours
 
 
-def test_a_second_connection_is_refused_as_a_duplicate() -> None:
-    world = World("duplicate", brokers=0, terms=HELD)
-    near, far = sorted((running_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
-    first = HeldConnection(world, near, far).open()
-    second = HeldConnection(world, far, near).open()
-    assert first.up
-    assert not any(first.closed)
-    assert "there is a connection between us already" in " ".join(second.closed)
-
-
 def test_of_two_that_the_same_one_dialled_the_newer_stays() -> None:
     first = held(LinkSettings(), LinkSettings()).open()
+    first.ends[0].ended(first.connection)  # only the dialler notices
     second = HeldConnection(first.world, *first.ends).open()
     assert not any(second.closed)
     assert second.up
     assert tuple(broker.broker_connections.links()[0].id for broker in second.brokers) == second.connection.ids
 
 
+@pytest.mark.parametrize("dialler", [0, 1])
+def test_a_dialler_that_meets_a_neighbour_keeps_the_link_that_works(dialler: int) -> None:
+    """A new connection would measure its delay anew and lose what is in flight."""
+    world = World("again", brokers=0, terms=HELD)
+    ends = sorted((running_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
+    first = HeldConnection(world, *ends).open()
+    again = HeldConnection(world, ends[dialler], ends[1 - dialler]).open()
+    assert first.up
+    assert not any(first.closed)
+    assert "there is a link between us already" in again.closed[0]
+
+
 def test_when_both_dial_at_once_both_keep_the_same() -> None:
-    for order in range(8):
+    for order in range(40):
         world = World(f"both dial/{order}", brokers=0, terms=HELD)
         near, far = running_broker(world, "a"), running_broker(world, "b")
         one, other = HeldConnection(world, near, far), HeldConnection(world, far, near)
@@ -266,12 +269,27 @@ def test_when_both_dial_at_once_both_keep_the_same() -> None:
         for _ in range(40):
             wire = rng.choice((one, other))
             wire.pass_on(rng.randrange(2))
-        kept = one if near.overlay.me < far.overlay.me else other
-        for _ in range(2):
-            links = [broker.broker_connections.links() for broker in kept.brokers]
-            assert [[link.id for link in some] for some in links] == [[id] for id in kept.connection.ids]
-            assert kept.up
-            kept.open()  # nothing is left that changes it
+        one.open()
+        other.open()
+        kept = other if any(one.closed) else one
+        assert kept.up
+        assert [any(wire.closed) for wire in (one, other)].count(False) == 1
+        links = [broker.broker_connections.links() for broker in kept.brokers]
+        assert [[link.id for link in some] for some in links] == [[id] for id in kept.connection.ids]
+
+
+def test_when_both_introduce_themselves_the_one_that_the_smaller_id_dialled_stays() -> None:
+    world = World("both introduce", brokers=0, terms=HELD)
+    small, great = sorted((running_broker(world, name) for name in "ab"), key=lambda one: one.overlay.me)
+    wires = HeldConnection(world, small, great), HeldConnection(world, great, small)
+    for side in (0, 1):  # Hello, Welcome
+        for wire in wires:
+            wire.pass_on(side)
+    for wire in reversed(wires):
+        wire.open()
+    assert wires[0].up
+    assert not any(wires[0].closed)
+    assert all(wires[1].closed)
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------
