@@ -1,7 +1,7 @@
 """A relay that has no room for the messages of others, while clients subscribe behind it.
 
 Interest updates are lost, and their retransmission timeout doubles. Once there is room again and a link elsewhere
-changes, they must get through promptly: `InterestSync.hurry` shortens the timeout.
+changes, they must get through promptly: `InterestSync.retransmit_soon` shortens the timeout.
 """
 
 from __future__ import annotations
