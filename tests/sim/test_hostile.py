@@ -10,8 +10,8 @@ import pytest
 
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
-from plait_lab.simulation.overlay.attacks import ATTACKS
-from plait_lab.simulation.overlay.hostile import HostileHistory, play_hostile
+from plait_lab.simulation.overlay.enemies.attacks import ATTACKS
+from plait_lab.simulation.overlay.enemies.hostile import HostileHistory, play_hostile
 
 SEEDS = 150 if os.environ.get("PLAIT_NIGHTLY") else 6
 

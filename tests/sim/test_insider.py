@@ -21,8 +21,8 @@ from plait_core.wire.frame_header import PREFIX, VERSION_MAX
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, SourceRouted, envelop_message
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, StreamSkip
 from plait_core.wire.msgpack_codec import pack
-from plait_lab.simulation.overlay.honest_oracle import EXPULSIONS, HonestOracle
-from plait_lab.simulation.overlay.insider import EVERYTHING, Insider, Persona, unreadable
+from plait_lab.simulation.overlay.enemies.honest_oracle import EXPULSIONS, HonestOracle
+from plait_lab.simulation.overlay.enemies.insider import EVERYTHING, Insider, Persona, unreadable
 from plait_lab.simulation.overlay.world import SETTINGS, World, WorldTerms
 from plait_lab.simulation.overlay.worlds.insiders import InsiderHistory
 

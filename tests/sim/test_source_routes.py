@@ -8,9 +8,9 @@ from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_core.wire import ControlFrame, Ping, encode_frame
 from plait_core.wire.frame_types.envelope_frames import SourceRouted
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StreamAck
-from plait_lab.simulation.overlay.attacks import ATTACKS
 from plait_lab.simulation.overlay.broker_node import OverlayNode
-from plait_lab.simulation.overlay.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
+from plait_lab.simulation.overlay.enemies.attacks import ATTACKS
+from plait_lab.simulation.overlay.enemies.hostile_soak import DIAMOND, FORK, LADDER, HostileSoak, Links, beads
 from plait_lab.simulation.overlay.world import linked_world
 
 PATIENCE_S = 8.0

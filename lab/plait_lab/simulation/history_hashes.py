@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 
 from .history import History
 from .one_broker.seeded_histories import play as play_one_broker
-from .overlay.attacks import ATTACKS
-from .overlay.hostile import HostileHistory
-from .overlay.hostile_soak import DIAMOND, LADDER, HostileSoak
+from .overlay.enemies.attacks import ATTACKS
+from .overlay.enemies.hostile import HostileHistory
+from .overlay.enemies.hostile_soak import DIAMOND, LADDER, HostileSoak
 from .overlay.random_histories import SIGNED, overlay_history
 from .overlay.world import WorldTerms
 from .overlay.worlds.churn import Churn

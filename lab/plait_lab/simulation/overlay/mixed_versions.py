@@ -35,8 +35,8 @@ from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 from plait_core.wire.msgpack_codec import pack, unpack_fields
 
 from .broker_node import OverlayNode
+from .enemies.honest_oracle import EXPULSIONS
 from .faults import FAULTS
-from .honest_oracle import EXPULSIONS
 from .network import Endpoint, LinkConnection
 from .random_histories import LIFE_S, RandomHistory
 from .wire_tap import decode, pieces

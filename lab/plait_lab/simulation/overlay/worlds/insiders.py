@@ -16,9 +16,9 @@ from plait_core.wire import encode_block
 from plait_core.wire.frame_types.overlay_frames import Advertisement, StreamSkip
 
 from ..broker_node import OverlayNode
+from ..enemies.honest_oracle import HonestOracle
+from ..enemies.insider import EVERYTHING, Insider
 from ..faults import RELINK_MAX_S
-from ..honest_oracle import HonestOracle
-from ..insider import EVERYTHING, Insider
 from ..random_histories import LATE_S, MORE, MORE_S, RandomHistory, draw_event
 from ..world import World, WorldTerms
 

@@ -19,11 +19,11 @@ from plait_core.wire import Close, CloseCode, Deliver, Delivery, encode_block
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
 
-from .broker_node import OverlayNode
-from .frame_client import FrameSubscription, PublishedEvent
-from .network import Endpoint
-from .oracle import TableOracle
-from .world import World
+from ..broker_node import OverlayNode
+from ..frame_client import FrameSubscription, PublishedEvent
+from ..network import Endpoint
+from ..oracle import TableOracle
+from ..world import World
 
 EXPULSIONS: Final = (Code.FORGED, Code.FLOOD, CloseCode.PROTOCOL)
 """Why a broker closes the connection of one that no honest broker behaves like."""

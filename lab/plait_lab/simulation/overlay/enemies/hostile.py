@@ -14,12 +14,12 @@ import networkx as nx
 
 from plait_core.matching import Index, new_index
 
+from ..broker_node import OverlayNode
+from ..ground_truth import STEADY_S
+from ..random_histories import BROKERS, RandomHistory
+from ..world import World, WorldTerms
 from .attacks import Attacker
-from .broker_node import OverlayNode
-from .ground_truth import STEADY_S
 from .honest_oracle import HonestOracle
-from .random_histories import BROKERS, RandomHistory
-from .world import World, WorldTerms
 
 BEGIN_S: Final = STEADY_S + 0.5
 """Time in which honest brokers know each other, whatever the hostile one does: then events are owed."""

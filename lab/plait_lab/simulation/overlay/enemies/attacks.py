@@ -38,9 +38,9 @@ from plait_core.wire.frame_types.overlay_frames import (
 )
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
 
-from .broker_node import OverlayNode
-from .network import LinkConnection
-from .world import World
+from ..broker_node import OverlayNode
+from ..network import LinkConnection
+from ..world import World
 
 REPLAYED_SHARE: Final = 0.1
 """Share of its frames that it sends again."""

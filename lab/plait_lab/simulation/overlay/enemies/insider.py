@@ -33,9 +33,9 @@ from plait_core.wire.frame_header import HANDSHAKE_VERSION
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import DatabaseSummary, LinkState
 
-from .broker_node import OverlayNode
-from .network import Endpoint, LinkConnection
-from .world import World
+from ..broker_node import OverlayNode
+from ..network import Endpoint, LinkConnection
+from ..world import World
 
 DELAY_S: Final = 0.001
 """Delay of its link."""

@@ -13,10 +13,10 @@ from plait_core.events import EventId
 from plait_core.matching import Index, new_index
 from plait_core.wire import Deliver, Delivery
 
+from ..frame_client import FrameClient, FrameSubscription, PublishedEvent
+from ..world import World, WorldTerms
 from .attacks import Attacker
-from .frame_client import FrameClient, FrameSubscription, PublishedEvent
 from .honest_oracle import HonestOracle
-from .world import World, WorldTerms
 
 BEGIN_S: Final = 8.0
 EVERY_S: Final = 0.1
