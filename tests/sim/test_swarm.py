@@ -30,7 +30,7 @@ IN_A_SCENARIO = 100 if os.environ.get("PLAIT_NIGHTLY") else 10
 def test_no_seed_breaks_an_invariant(first: int) -> None:
     for seed in range(first, first + SHARE):
         verdict = play(seed)
-        assert not verdict.complaints, f"{verdict.complaints[0]}\n\n    {replay_line(seed)}\n"
+        assert not verdict.violations, f"{verdict.violations[0]}\n\n    {replay_line(seed)}\n"
         assert seed >= TWICE or play(seed).history == verdict.history, replay_line(seed)
 
 
@@ -38,13 +38,13 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
 def test_no_scenario_breaks_an_invariant(scenario: str) -> None:
     for seed in range(IN_A_SCENARIO):
         verdict = play(seed, scenario)
-        assert not verdict.complaints, f"{verdict.complaints[0]}\n\n    {replay_line(seed, scenario)}\n"
+        assert not verdict.violations, f"{verdict.violations[0]}\n\n    {replay_line(seed, scenario)}\n"
 
 
 @pytest.mark.parametrize(("seed", "scenario"), [(568, "disk"), (1578, "any"), (137, "crashes"), (227, "network")])
 def test_seeds_that_once_failed_hold(seed: int, scenario: str) -> None:
     verdict = play(seed, scenario)
-    assert not verdict.complaints, f"{verdict.complaints[0]}\n\n    {replay_line(seed, scenario)}\n"
+    assert not verdict.violations, f"{verdict.violations[0]}\n\n    {replay_line(seed, scenario)}\n"
 
 
 def test_the_history_does_not_depend_on_how_this_process_hashes() -> None:
