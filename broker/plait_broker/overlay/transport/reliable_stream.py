@@ -310,10 +310,11 @@ class ReceiveStream:
     def acknowledge(self, position: int, now: float) -> None:
         """Note that this broker has charge of an event, so that it can be acked. Ignore a position that is not open:
         it is acknowledged already, or its event came by an earlier stream, which was forgotten meanwhile."""
-        if len(self._open) == 1 and self._open[0] == position and self.expected is not None:  # the common case
-            self._open.popleft()
+        waiting = self._open
+        if waiting and waiting[0] == position and not self._taken and self.expected is not None:  # the common case
+            waiting.popleft()
             self._since_ack += 1
-            self.up_to = self.expected - 1
+            self.up_to = (waiting[0] if waiting else self.expected) - 1
             if self.ack_at is None:
                 self.ack_at = now + TAKEN_S
             return
