@@ -50,10 +50,11 @@ class LinkWriter:
         if connection is None:
             return
         self._counters.forwarded += 1
-        if copy.flags & MARKED:
+        marked = copy.flags & MARKED
+        if marked:
             self._observer.relayed(copy.frame, copy.delay_us, now)
         if not connection.relay_buffer.copies and connection.forward(copy):
-            if self._observer.telemetry is not None or copy.flags & MARKED:
+            if marked or self._observer.telemetry is not None:
                 self._report(connection, copy, 0, now)
         elif not connection.relay_buffer.add(copy):  # its publisher's broker still has it, and retransmits it
             self._overlay.counts["relay_buffer_full"] += 1

@@ -96,7 +96,7 @@ class OverlayAdapter:
             except Exception:
                 overlay.put_back(outputs)
                 if isinstance(output, ReceivedEvent):  # without an ack its stream would stop for ever
-                    overlay.acknowledge(output.root, output.position, now)
+                    overlay.acknowledge(output, now)
                 raise
         if overlay.map.revision != self._map_revision:
             self._map_revision = overlay.map.revision

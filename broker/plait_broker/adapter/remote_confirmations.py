@@ -103,10 +103,6 @@ class RemoteConfirmations:
 
     # --- events of other brokers --------------------------------------------------------------------------------------
 
-    def acknowledge(self, event: ReceivedEvent, now: float) -> None:
-        """Ack an event: this broker has charge of it."""
-        self._overlay.acknowledge(event.root, event.position, now)
-
     def send_outcome(self, event: ReceivedEvent, matched: int, code: str) -> None:
         """Send the result of an event whose publisher waits for subscribers."""
         self._overlay.send_outcome(event.root, event.position, matched, code)
@@ -118,7 +114,7 @@ class RemoteConfirmations:
         if stored:
             self._begin(event, _STORED, 0, stored, now)
         else:
-            self.acknowledge(event, now)
+            self._overlay.acknowledge(event, now)
         if confirms:
             self._begin(event, _ANSWERED, matched, parties, now)
 
@@ -128,7 +124,7 @@ class RemoteConfirmations:
         if outcome.code or outcome.sequence == _ANSWERED:
             self.send_outcome(event, outcome.matched, outcome.code)
         if outcome.sequence == _STORED:
-            self.acknowledge(event, now)
+            self._overlay.acknowledge(event, now)
         return event
 
     # --- inside -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from .state import OverlayState
 from .topology.link_monitor import LinkMonitor
 from .topology.membership import Membership
 from .topology.neighbours import Neighbour
+from .transport.reliable_stream import ReceivedEvent
 
 INSTALL_TIMES: Final = 4
 """Timeout of acks of interest updates, in detection times: enough to try all source routes."""
@@ -213,10 +214,10 @@ class Overlay(OverlayState):
         self.now, self.pending = now, True
         return self.event_streams.publish(frame, homes, delay_us, flags, now)
 
-    def acknowledge(self, root: int, position: int, now: float) -> None:
+    def acknowledge(self, event: ReceivedEvent, now: float) -> None:
         """Ack a received event: this broker has charge of it."""
         self.pending = True
-        self.event_streams.acknowledge(root, position, now)
+        self.event_streams.acknowledge(event, now)
 
     def send_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """Send the result of an event with confirmation to its publisher's broker."""

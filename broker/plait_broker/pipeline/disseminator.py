@@ -45,7 +45,7 @@ class Disseminator:
         """Returns the brokers that an event must reach. Bound once: it runs for every event."""
         self.send = remote_confirmations.publish
         """Sends an event to other brokers."""
-        self.acknowledge = remote_confirmations.acknowledge
+        self.acknowledge = overlay.acknowledge
         """Acks another broker's event: this broker has charge of it."""
 
     # --- events of clients --------------------------------------------------------------------------------------------

@@ -24,15 +24,15 @@ class EventMatcher:
     def __init__(
         self, observer: EventObserver, index: SubscriptionIndex, sealed: SealedEvents, deliveries: Deliveries
     ) -> None:
-        self.index = index
         self.sealed = sealed
+        self._match = index.match
         self._observer = observer
         self._marked = observer.marked
         self._deliveries = deliveries
 
     def match(self, frame: EventFrame, tagged: object, now: float) -> Match:
         """Return the subscriptions that get an event. `tagged`: whether its tags may have been tested."""
-        match = self.index.match
+        match = self._match
         subscriptions, durables = self._observer.timed_match(match, frame) if self._marked else match(frame)
         verdict = self.sealed.verdict(frame) if tagged else None
         if verdict is not None:

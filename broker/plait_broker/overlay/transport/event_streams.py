@@ -15,7 +15,7 @@ from typing import Final
 from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
 
-from ..dissemination.strategy import Envelope, envelope_of
+from ..dissemination.strategy import Envelope
 from ..outputs import Acked, LogRemark, Lost, Output
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
@@ -80,8 +80,8 @@ class EventStreams:
             position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
             proof = self._message_auth.prove_event(home, position, flags, frame.block)
             named.append(_destination((home, position, proof)))
-        envelope = envelope_of((frame, self.me, 0, delay_us, flags, ()))
-        others = self._detour(envelope, named, now) if self._detoured else named
+        envelope = (frame, self.me, 0, delay_us, flags, ())
+        others = self._detour(Envelope(*envelope), named, now) if self._detoured else named
         if others:
             for home, position, _ in self._forwarder.publish(envelope, others, now):
                 self._give_up(home, self.outgoing[home], position, "forbidden", now)
@@ -110,12 +110,12 @@ class EventStreams:
         if others:
             self._forwarder.pass_on(frame, delay_us, others, now)
 
-    def acknowledge(self, root: int, position: int, now: float) -> None:
+    def acknowledge(self, event: ReceivedEvent, now: float) -> None:
         """Ack a received event: this broker has charge of it."""
-        incoming = self.incoming.get(root)
+        incoming = self.incoming.get(event.root)
         if incoming is not None:
-            incoming.acknowledge(position, now)
-            self.reporting[root] = None
+            incoming.acknowledge(event.position, now)
+            self.reporting[event.root] = None
 
     def receive_ack(self, ack: StreamAck, now: float) -> None:
         """Take a destination's ack, and retransmit the events that it reports missing."""

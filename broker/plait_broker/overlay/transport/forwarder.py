@@ -13,7 +13,7 @@ from plait_core.limits import PATH_MAX
 from plait_core.wire import Destination, Forward
 
 from ..dissemination.shortest_paths import ShortestPaths
-from ..dissemination.strategy import DisseminationStrategy, Envelope, Topology, check_plan, envelope_of
+from ..dissemination.strategy import DisseminationStrategy, Envelope, EnvelopeFields, Topology, check_plan
 from ..outputs import CopyDropped, Output
 from ..security.identity import Forged
 from ..topology.neighbours import Neighbour
@@ -44,12 +44,12 @@ class Forwarder:
         self._shortest_paths = shortest_paths
         self._outputs = outputs
 
-    def publish(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Sequence[Destination]:
+    def publish(self, envelope: EnvelopeFields, to: Sequence[Destination], now: float) -> Sequence[Destination]:
         """Send an event of this broker's clients, as the configured strategy plans. Return the destinations that no
         permitted path reaches."""
         return self._disseminate(self._strategy, envelope, to, now)
 
-    def retransmit(self, envelope: Envelope, to: Destination, now: float) -> None:
+    def retransmit(self, envelope: EnvelopeFields, to: Destination, now: float) -> None:
         """Retransmit an event to one destination, by the shortest path."""
         self._disseminate(self._shortest_paths, envelope, (to,), now)
 
@@ -78,7 +78,8 @@ class Forwarder:
             self._drop(frame, delay_us, to, "expired")
             return
         strategy = self._strategy if frame.tree else self._shortest_paths
-        envelope = envelope_of((frame, frame.path[0], frame.tree, delay_us, frame.flags, frame.path))
+        path = frame.path
+        envelope = (frame, path[0], frame.tree, delay_us, frame.flags, path)
         forbidden = self._disseminate(strategy, envelope, to, now)
         if forbidden:
             self._drop(frame, delay_us, forbidden, "forbidden")
@@ -88,17 +89,19 @@ class Forwarder:
         self._outputs.append(CopyDropped(frame, delay_us, to, reason))
 
     def _disseminate(
-        self, strategy: DisseminationStrategy, envelope: Envelope, to: Sequence[Destination], now: float
+        self, strategy: DisseminationStrategy, fields: EnvelopeFields, to: Sequence[Destination], now: float
     ) -> Sequence[Destination]:
         """Send the copies of an event. Return the destinations that no permitted path reaches."""
         if strategy.independent and len(to) == 1:  # without a plan: most events take this path
-            neighbour = strategy.next_hop(to[0][0], envelope.path)
+            path = fields[-1]
+            neighbour = strategy.next_hop(to[0][0], path)
             if neighbour is None:
                 self.counts["no_way"] += 1
             else:
-                assert neighbour not in envelope.path, "no event visits a broker twice for one destination"
-                self._send(neighbour, envelope, 0, to, now)
+                assert neighbour not in path, "no event visits a broker twice for one destination"
+                self._send(neighbour, fields, 0, to, now)
             return ()
+        envelope = Envelope(*fields)
         plan = strategy.plan(envelope, to, now)
         check_plan(plan, envelope, to, self._topology if strategy.loop_free else None)
         self.counts["no_way"] += len(plan.unreachable)
@@ -109,7 +112,7 @@ class Forwarder:
             self._disseminate(self._shortest_paths, envelope, members, now)
         return plan.forbidden
 
-    def _send(self, neighbour: int, envelope: Envelope, tree: int, to: Sequence[Destination], now: float) -> None:
+    def _send(self, neighbour: int, envelope: EnvelopeFields, tree: int, to: Sequence[Destination], now: float) -> None:
         frame, _, _, delay_us, flags, path = envelope
         if not path:
             for destination in to:

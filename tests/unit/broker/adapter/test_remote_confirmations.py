@@ -109,7 +109,9 @@ class Owed:
     def __init__(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acks: list[tuple[int, int]] = []
         self.outcomes: list[tuple[int, int, int, str]] = []
-        monkeypatch.setattr(broker.overlay, "acknowledge", lambda root, at, now: self.acks.append((root, at)))
+        monkeypatch.setattr(
+            broker.overlay, "acknowledge", lambda event, now: self.acks.append((event.root, event.position))
+        )
         monkeypatch.setattr(broker.overlay, "send_outcome", lambda *fields: self.outcomes.append(fields))
 
 
