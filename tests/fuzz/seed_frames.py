@@ -18,8 +18,6 @@ from plait_core.wire import (
     Close,
     Confirm,
     Deliver,
-    Delivery,
-    Destination,
     Forward,
     Hello,
     Ping,
@@ -46,9 +44,9 @@ def valid() -> Iterator[tuple[str, bytes]]:
     yield "publish", OPEN + encode_frame(Publish(Confirm.BROKER, BLOCK))
     yield "publish-odd", OPEN + encode_frame(Publish(Confirm.NONE, encode_block(ODD)))
     yield "publish-empty", OPEN + encode_frame(Publish(Confirm.SUBSCRIBERS, encode_block(Event({}))))
-    yield "forward", OPEN + encode_frame(Forward(1, 2, 0, (3, 4), (Destination(5, 1), Destination(6, 9)), BLOCK))
+    yield "forward", OPEN + encode_frame(Forward(1, 2, 0, (3, 4), ((5, 1, 0), (6, 9, 0)), BLOCK))
     yield "forward-bare", OPEN + encode_frame(Forward(1, 2, 255, (), (), BLOCK))
-    yield "deliver", OPEN + encode_frame(Deliver(2, 1, (3,), (Delivery(1, 0, 9), Delivery(2, 1, 0)), BLOCK))
+    yield "deliver", OPEN + encode_frame(Deliver(2, 1, (3,), ((1, 0, 9), (2, 1, 0)), BLOCK))
     yield "ping-pong", OPEN + PING + encode_frame(Pong(2**64 - 1)) + encode_frame(Close("bye", "later", True))
     yield "close-from-the-handshake", OPEN + encode_frame(Close("bye"), version=0)
     yield "hello", OPENING + HELLO

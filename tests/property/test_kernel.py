@@ -26,7 +26,6 @@ from plait_core.filters import Filter, parse  # noqa: E402
 from plait_core.limits import WIRE_LIMITS, WireLimits  # noqa: E402
 from plait_core.wire import (  # noqa: E402
     Confirm,
-    Delivery,
     FrameDecoder,
     Ping,
     deliver_head,
@@ -177,7 +176,7 @@ def random_frame(rng: random.Random) -> bytes:
         case 1:
             return forward_head(block, 5, 6, 0, path, [(n, n, n) for n in some]) + block
         case 2:
-            return deliver_head(block, 6, 0, path, [Delivery(1, 0, n) for n in some]) + block
+            return deliver_head(block, 6, 0, path, [(1, 0, n) for n in some]) + block
         case _:
             return publish_head(block, Confirm.NONE) + block
 

@@ -25,7 +25,6 @@ from plait_broker.overlay.transport.reliable_stream import (
     ReceivedEvent,
     ReceiveStream,
     SendStream,
-    Unacked,
 )
 from plait_core.events import Event
 from plait_core.filters import Filter, parse
@@ -556,7 +555,7 @@ class Stream(RuleBasedStateMachine):
     def publish(self, count: int) -> None:
         for _ in range(count):
             frame = Publish(Confirm.NONE, encode_block(Event({}, b"", publisher=1, sequence=len(self.published) + 1)))
-            position = self.outgoing.add(Unacked(frame, 0, 0, self.now), self.now)
+            position = self.outgoing.add((frame, 0, 0, self.now, None), self.now)
             assert position not in self.published
             self.published[position] = len(self.published) + 1
             self.copies.append(position)
@@ -659,7 +658,7 @@ class Stream(RuleBasedStateMachine):
     @invariant()
     def nothing_is_kept_without_need(self) -> None:
         kept = self.outgoing.kept
-        assert self.outgoing.kept_bytes == sum(len(one.frame.block) for one in kept.values())
+        assert self.outgoing.kept_bytes == sum(len(one[0].block) for one in kept.values())
         assert set(kept) == set(self.published) - self.known_acked - self.given_up
         assert list(kept) == sorted(kept)
         assert len(self.incoming._early) <= EARLY_MAX + 1

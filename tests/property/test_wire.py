@@ -29,8 +29,6 @@ from plait_core.wire import (
     Confirm,
     ControlFrame,
     Deliver,
-    Delivery,
-    Destination,
     EventFrame,
     Forward,
     Frame,
@@ -74,12 +72,8 @@ paths = st.lists(u64, max_size=6).map(tuple)
 bytes_ = st.integers(0, 255)
 event_frames: st.SearchStrategy[Frame] = (
     st.builds(Publish, st.sampled_from(Confirm), blocks)
-    | st.builds(
-        Forward, u64, u64, bytes_, paths, st.lists(st.builds(Destination, u64, u64, u64), max_size=4).map(tuple), blocks
-    )
-    | st.builds(
-        Deliver, u64, bytes_, paths, st.lists(st.builds(Delivery, u32, u32, u64), max_size=4).map(tuple), blocks
-    )
+    | st.builds(Forward, u64, u64, bytes_, paths, st.lists(st.tuples(u64, u64, u64), max_size=4).map(tuple), blocks)
+    | st.builds(Deliver, u64, bytes_, paths, st.lists(st.tuples(u32, u32, u64), max_size=4).map(tuple), blocks)
 )
 capabilities = st.lists(texts, max_size=4).map(tuple)
 versions = st.tuples(st.integers(1, 255), st.integers(1, 255)).map(sorted)

@@ -16,7 +16,7 @@ from plait_broker import BrokerSettings
 from plait_broker.overlay import Overlay
 from plait_core.events import Event
 from plait_core.limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
-from plait_core.wire import Destination, Forward, encode_block, encode_frame
+from plait_core.wire import Forward, encode_block, encode_frame
 from plait_core.wire.frame_header import PREFIX, VERSION_MAX
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed, SourceRouted, envelop_message
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestUpdate, StreamSkip
@@ -108,7 +108,7 @@ def test_an_event_with_as_long_a_way_as_can_be_named_goes_no_further() -> None:
     world, insider = chain.world, chain.insider
     far = world.nodes[2].overlay.me
     path = (*range(1, PATH_MAX), insider.persona.id)
-    insider.send(Forward(1, 0, 0, path, (Destination(far, 1, 0),), BLOCK))
+    insider.send(Forward(1, 0, 0, path, ((far, 1, 0),), BLOCK))
     world.run(1.0)
     assert world.nodes[0].overlay.counts["no_way"] == 1
     chain.assert_unharmed()
@@ -118,7 +118,7 @@ def test_an_age_beyond_what_can_be_written_by_a_detour() -> None:
     chain = InsiderWorld(3)
     world, insider = chain.world, chain.insider
     between, next, last = (overlay.me for overlay in chain.overlays)
-    old = Forward(1, 2**64 - 1, 0, (insider.persona.id,), (Destination(last, 1, 0),), BLOCK)
+    old = Forward(1, 2**64 - 1, 0, (insider.persona.id,), ((last, 1, 0),), BLOCK)
     insider.send(SourceRouted((insider.persona.id, between, next, last), 1, 2**32 - 1, encode_frame(old)))
     world.run(1.0)
     assert world.nodes[2].overlay.counts["forged"] == 1, "it has come"

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from plait_broker import BrokerSettings
 from plait_core.events import Event
-from plait_core.wire import Close, Confirm, ControlFrame, Deliver, Delivery, Forward, Hello, Ping, Pong, Role, Welcome
+from plait_core.wire import Close, Confirm, ControlFrame, Deliver, Forward, Hello, Ping, Pong, Role, Welcome
 from plait_core.wire.event_block import encode_block
 from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
@@ -66,7 +66,7 @@ out_of_place = st.sampled_from(
         Notice(1, NoticeKind.GAP),
         Matching(1, True),
         Forward(1, 0, 0, (), (), BLOCK),
-        Deliver(0, 0, (), (Delivery(1, 0, 0),), BLOCK),
+        Deliver(0, 0, (), ((1, 0, 0),), BLOCK),
         Welcome(1, (), "broker", 1, 1, 1.0),
         Hello(1, 1, Role.CLIENT, "again", 5),
     ]

@@ -146,7 +146,7 @@ class StrategyNet:
         """Walk an event from its root to its destinations. Check every plan."""
         frame = Publish(Confirm.NONE, encode_block(Event(dict(attributes), b"", 9, 1, 0)))
         journey = Journey()
-        at_root = (root, 0, (), [Destination(home, 1, 0) for home in homes])
+        at_root = (root, 0, (), [(home, 1, 0) for home in homes])
         copies: deque[tuple[int, int, tuple[int, ...], Sequence[Destination]]] = deque([at_root])
         while copies:
             at, tree, path, to = copies.popleft()

@@ -9,7 +9,7 @@ from ..counters import Counters
 from ..outputs import ConnectionId
 from ..overlay import Overlay
 from ..overlay.outputs import CopyDropped, RelayFrame, SendFrame
-from ..overlay.transport.event_copy import EventCopy
+from ..overlay.transport.event_copy import CopyRun, EventCopy
 from ..pipeline.observer import EventObserver
 
 
@@ -44,30 +44,31 @@ class LinkWriter:
         if connection is None or not connection.relay(output.frame):
             self._overlay.counts["relays_refused"] += 1
 
-    def forward(self, copy: EventCopy, now: float) -> None:
-        """Write a copy of an event, or keep it until the connection takes data again."""
-        connection = self._connections.get(copy.link)
+    def forward(self, run: CopyRun, now: float) -> None:
+        """Write copies of events, or keep them until the connection takes data again."""
+        connection = self._connections.get(run.link)
         if connection is None:
             return
-        self._counters.forwarded += 1
-        marked = copy.flags & MARKED
-        if marked:
-            self._observer.relayed(copy.frame, copy.delay_us, now)
-        if not connection.relay_buffer.copies and connection.forward(copy):
-            if marked or self._observer.telemetry is not None:
-                self._report(connection, copy, 0, now)
-        elif not connection.relay_buffer.add(copy):  # its publisher's broker still has it, and retransmits it
-            self._overlay.counts["relay_buffer_full"] += 1
+        copies, observer = run.copies, self._observer
+        self._counters.forwarded += len(copies)
+        marked = run.flags & MARKED
+        for frame, _, delay_us, flags, _, _ in copies if marked else ():
+            if flags & MARKED:
+                observer.relayed(frame, delay_us, now)
+        written = 0 if connection.relay_buffer.copies else connection.forward(copies)
+        for copy in copies[:written] if marked or observer.telemetry is not None else ():
+            self._report(connection, copy, 0, now)
+        for copy in copies[written:]:
+            if not connection.relay_buffer.add(copy, run.at):  # its publisher's broker has it, and retransmits it
+                self._overlay.counts["relay_buffer_full"] += 1
 
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
         waiting = connection.relay_buffer
         while waiting.copies and connection.takes_data:
-            copy = waiting.take()
-            waited_us = round((now - copy.at) * 1_000_000)
-            copy = copy._replace(delay_us=copy.delay_us + waited_us)
-            connection.forward(copy)
-            if self._observer.telemetry is not None or copy.flags & MARKED:
+            copy, waited_us = waiting.take(now)
+            connection.forward((copy,))
+            if self._observer.telemetry is not None or copy[3] & MARKED:
                 self._report(connection, copy, waited_us, now)
 
     def dropped(self, output: CopyDropped, now: float) -> None:

@@ -28,7 +28,7 @@ from ..overlay.outputs import (
     SendFrame,
     StoreDocument,
 )
-from ..overlay.transport.event_copy import EventCopy
+from ..overlay.transport.event_copy import CopyRun
 from ..pipeline.pipeline import EventPipeline
 from ..pipeline.subscription_index import SubscriptionIndex
 from ..tracing.explainer import Explainer
@@ -58,7 +58,7 @@ class OverlayAdapter:
         """Remarks for the operator, to take."""
         self._map_revision = -1
         self._handlers: Final[dict[type, Callable[[Any, float], None]]] = {
-            EventCopy: links.forward,
+            CopyRun: links.forward,
             ReceivedEvent: pipeline.receive_remote,
             SendFrame: links.send,
             RelayFrame: links.relay,
@@ -83,16 +83,13 @@ class OverlayAdapter:
 
         If a handler raises, which is an error of ours, that output is lost and the others stay for the next call.
         """
-        handlers, overlay, forward = self._handlers, self._overlay, self._links.forward
+        handlers, overlay = self._handlers, self._overlay
         while overlay.pending:
             outputs = iter(overlay.take_outputs(now))
             output: Output | None = None
             try:
                 for output in outputs:
-                    if type(output) is EventCopy:  # the most frequent one
-                        forward(output, now)
-                    else:
-                        handlers[type(output)](output, now)
+                    handlers[type(output)](output, now)
             except Exception:
                 overlay.put_back(outputs)
                 if isinstance(output, ReceivedEvent):  # without an ack its stream would stop for ever

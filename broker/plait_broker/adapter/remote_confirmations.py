@@ -61,8 +61,8 @@ class RemoteConfirmations:
         """Take the ack of a destination: it has charge of these events."""
         if not len(self._confirmations):
             return
-        for position, kept in output.events:
-            home, first_position = kept.party or (output.destination, position)
+        for position, (_, _, _, _, party) in output.events:
+            home, first_position = party or (output.destination, position)
             if (-home, first_position) not in self._awaited:
                 self._confirmations.acknowledge((-home, first_position))
 
@@ -97,7 +97,7 @@ class RemoteConfirmations:
             return self._silent(home, in_charge=position not in streams[home].kept)
         for broker, outgoing in streams.items():
             first = next(iter(outgoing.kept.values()), None)
-            if first is not None and first.party is not None and first.party[0] == home:  # it has restarted since
+            if first is not None and first[-1] is not None and first[-1][0] == home:  # it has restarted since
                 return self._silent(broker, in_charge=False)
         return self._silent(home, in_charge=False)
 

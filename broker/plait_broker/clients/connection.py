@@ -15,6 +15,7 @@ from plait_core.rate_limit import TokenBucket
 from plait_core.wire import (
     HANDSHAKE_VERSION,
     ControlFrame,
+    Delivery,
     DeliveryWriter,
     EventFrame,
     FrameDecoder,
@@ -24,7 +25,6 @@ from plait_core.wire import (
     Welcome,
     encode_control,
 )
-from plait_core.wire.delivery_writer import DeliveryFields
 from plait_core.wire.frame_types.overlay_frames import ClockStamp
 
 from ..outputs import ConnectionId, Send
@@ -176,26 +176,21 @@ class Connection:
         if not self.writable:
             self._control_waiting += len(data)
 
-    def deliver(
-        self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[DeliveryFields]
-    ) -> None:
+    def deliver(self, frame: EventFrame, delay_us: int, path: tuple[int, ...], deliveries: Sequence[Delivery]) -> None:
         """Queue an event for these subscriptions of a client. Call it only while `takes_data`."""
         if not self.data_bytes:
             self._outgoing[self.id] = self
         self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._version or self._fix_version())
 
-    def forward(self, copy: EventCopy) -> bool:
-        """Queue a copy of an event for the broker at the other end. Return False, and queue nothing, while the
-        connection is full."""
+    def forward(self, copies: Sequence[EventCopy]) -> int:
+        """Queue copies of events for the broker at the other end, until the connection is full. Return how many."""
         waiting = self.data_bytes
         if not self.writable or waiting >= BURST_BYTES_MAX or self.closing:
-            return False
+            return 0
         if not waiting:
             self._outgoing[self.id] = self
-        version = self._version or self._fix_version()
-        _, frame, tree, delay_us, flags, path, destinations, _ = copy
-        self.data_bytes = self._data.forward(frame, tree, delay_us, flags, path, destinations, version)
-        return True
+        written, self.data_bytes = self._data.forward_all(copies, self._version or self._fix_version(), BURST_BYTES_MAX)
+        return written
 
     def _fix_version(self) -> int:
         self._version = self.handshake.version

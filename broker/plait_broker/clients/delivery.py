@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Final
 
-from plait_core.wire import EventFrame, Forward
-from plait_core.wire.delivery_writer import DeliveryFields
+from plait_core.wire import Delivery, EventFrame, Forward
 from plait_core.wire.frame_types.session_frames import CONFIRM, LATE, Full, Late, Notice, NoticeKind
 
 from ..context import BrokerContext
@@ -106,7 +105,9 @@ class Deliveries:
                             delivered(subscription.number, subscription.within_us, frame, delay_us, late, now)
                     return
         if alone:
-            self._observer.published(frame, subscriptions, [], [], delay_us, now)
+            self._observer.remember((now, frame, NO_DESTINATIONS))
+            if self._observer.telemetry is not None:
+                self._observer.published(frame, subscriptions, [], [], delay_us, now)
         self._deliver_many(subscriptions, tokens or repeat(0), frame, delay_us, now)
 
     def deliver_traced(
@@ -132,7 +133,7 @@ class Deliveries:
         recorded: bool = True,
     ) -> None:
         delivered = self._observer.delivered if recorded else None
-        direct: dict[Session, list[DeliveryFields]] = {}
+        direct: dict[Session, list[Delivery]] = {}
         for subscription, token in zip(subscriptions, tokens, strict=False):
             session = subscription.session
             named = direct.get(session)
@@ -175,7 +176,7 @@ class Deliveries:
         session: Session,
         frame: EventFrame,
         delay_us: int,
-        deliveries: Sequence[DeliveryFields],
+        deliveries: Sequence[Delivery],
     ) -> None:
         if type(frame) is not Forward:
             connection.deliver(frame, delay_us, self._path, deliveries)

@@ -1,7 +1,7 @@
 """Outputs of the overlay: values that `overlay_adapter.py` carries out, in their order.
 
 Received events, outcomes and trace messages are outputs as they are: `ReceivedEvent`, `DeliveryOutcome`, `TraceStep`,
-`Query` and `QueryResult`.
+`Query` and `QueryResult`. Copies of events are output as a `CopyRun` for each link.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plait_core.wire.frame_types.envelope_frames import Signed
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
 
-from .transport.event_copy import EventCopy
+from .transport.event_copy import CopyRun
 from .transport.reliable_stream import ReceivedEvent, Unacked
 
 DocumentKey: TypeAlias = tuple[int, int]
@@ -103,7 +103,7 @@ class CopyDropped(NamedTuple):
 
 
 Output: TypeAlias = (
-    EventCopy
+    CopyRun
     | ReceivedEvent
     | SendFrame
     | RelayFrame

@@ -244,6 +244,7 @@ class Overlay(OverlayState):
                 return []
         taken = outputs[:]
         outputs.clear()
+        self.copy_runs.clear()
         return taken
 
     def put_back(self, outputs: Iterable[Output]) -> None:

@@ -27,6 +27,7 @@ from .topology.forwarding_table import ForwardingTable
 from .topology.link_state import LinkStateDatabase
 from .topology.neighbours import Neighbour
 from .transport.control_unicast import ControlUnicast
+from .transport.event_copy import CopyRun
 from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
 from .transport.neighbour_sender import NeighbourSender
@@ -58,6 +59,8 @@ class OverlayState:
         outputs: list[Output] = []
         self.outputs = outputs
         """What is to be done, in order."""
+        self.copy_runs: dict[int, CopyRun] = {}
+        """By link, the latest run of copies among the outputs, which further copies join."""
         self.map = LinkStateDatabase()
         self.neighbours: dict[int, Neighbour] = {}
         self.routes = ForwardingTable(me, self.map, self.neighbours)
@@ -83,7 +86,13 @@ class OverlayState:
         interest = OverlayInterest(me, self.remote_interest, self.interest_sync, self.advertisements)
         self.strategy = strategy_named(settings.dissemination, laboratory=settings.laboratory)(topology, interest)
         forwarder = Forwarder(
-            topology, self.neighbours, self.strategy, ShortestPaths(topology, interest), outputs, self.counts
+            topology,
+            self.neighbours,
+            self.strategy,
+            ShortestPaths(topology, interest),
+            outputs,
+            self.copy_runs,
+            self.counts,
         )
         self.event_streams = EventStreams(me, settings, self.map, forwarder, self.unicast, self.message_auth, outputs)
 

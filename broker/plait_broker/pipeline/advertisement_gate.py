@@ -88,9 +88,11 @@ class AdvertisementGate:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def holds(self, session: Session, frame: Publish, now: float) -> bool:
-        """Hold an event that must wait, and return whether it must. Raise PublishRefused when too many events wait,
-        FrameError for an event that cannot be read."""
-        if self._passes(session, frame):
+        """Hold an event unless a known advertisement covers it and no earlier event waits. Return whether it is held.
+        Raise PublishRefused when too many events wait, FrameError for an event that cannot be read."""
+        if not (self.waits and session.id in self._held) and (
+            self._anything or len(self.brokers) < 2 or self._is_known(frame)
+        ):
             return False
         if self.waits >= HELD_EVENTS_MAX or self._held_bytes >= HELD_BYTES_MAX:
             message = "too many events wait for other brokers to learn what is published here"
@@ -102,12 +104,6 @@ class AdvertisementGate:
         self.waits += 1
         self._held_bytes += len(frame.block)
         return True
-
-    def _passes(self, session: Session, frame: Publish) -> bool:
-        """Return whether an event need not wait: a known advertisement covers it, and no earlier event waits."""
-        if self.waits and session.id in self._held:
-            return False
-        return self._anything or len(self.brokers) < 2 or self._is_known(frame)
 
     def take(self) -> list[Held]:
         """Return the events that need not wait any more."""

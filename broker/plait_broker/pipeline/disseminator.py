@@ -43,8 +43,8 @@ class Disseminator:
         self._remote = remote_confirmations
         self.destinations = overlay.destinations
         """Returns the brokers that an event must reach. Bound once: it runs for every event."""
-        self.send = remote_confirmations.publish
-        """Sends an event to other brokers."""
+        self.send = overlay.publish
+        """Sends an event to other brokers, of which nobody waits for confirmation."""
         self.acknowledge = overlay.acknowledge
         """Acks another broker's event: this broker has charge of it."""
 

@@ -1,7 +1,7 @@
 """The observers of the pipeline: each step reports to history, telemetry and trace with one call.
 
-The steps that every event takes are attributes. They are bound anew when telemetry starts or stops, when the first
-event is marked and when the last one is forgotten. Without both, a step costs one append to the history, or nothing.
+Steps that every event takes are attributes, bound anew when telemetry starts or stops. Without telemetry and marked
+events a step costs one append to the history, or nothing.
 """
 
 from __future__ import annotations
@@ -34,40 +34,11 @@ NO_DESTINATIONS: Final[list[int]] = []
 """Entry of the history for events that are for this broker's subscriptions alone."""
 
 
-class Published(Protocol):
-    """The step *match* of an event of a client."""
-
-    def __call__(
-        self,
-        frame: EventFrame,
-        subscriptions: list[Subscription],
-        durables: list[DurableSubscription],
-        destinations: list[int],
-        delay_us: int,
-        now: float,
-        /,
-    ) -> None: ...
-
-
 class Passed(Protocol):
     """The steps *match* and *deliver* of an event of a client, delivered at once to one subscription and no other."""
 
     def __call__(
         self, frame: EventFrame, number: int, within_us: int, delay_us: int, flags: int, now: float, /
-    ) -> None: ...
-
-
-class Arrived(Protocol):
-    """The step *match* of an event of another broker."""
-
-    def __call__(
-        self,
-        event: ReceivedEvent,
-        subscriptions: list[Subscription],
-        durables: list[DurableSubscription],
-        delay_us: int,
-        now: float,
-        /,
     ) -> None: ...
 
 
@@ -82,29 +53,20 @@ class EventObserver:
         """The marked events; empty nearly always."""
         self.remember: Final = history.events.append
         """Appends time, frame and whereabouts of an event to the history."""
-        self._composed_marked = False
         self.observe(None)
 
     def observe(self, telemetry: BrokerTelemetry | None) -> None:
         """Start telemetry, or stop it with None."""
         self.telemetry = telemetry
-        self._compose()
-
-    def _compose(self) -> None:
-        """Bind the steps for the observers that there are now."""
-        self._composed_marked = bool(self.marked)
-        plain = self.telemetry is None and not self.marked
-        self.published: Published = self._history_of_published if plain else self._published
-        self.arrived: Arrived = self._history_of_arrived if plain else self._arrived
-        self.passed: Passed | None = None if self.telemetry is None else self._passed
+        self.passed: Passed | None = None if telemetry is None else self._passed
         """None: call `remember` instead. Most events take this step, and a Python call would double its cost."""
-        self.delivered: Delivered | None = None if self.telemetry is None else self.telemetry.delivered
-        self.subscribed: Subscribed | None = None if self.telemetry is None else self.telemetry.subscribed
+        self.delivered: Delivered | None = None if telemetry is None else telemetry.delivered
+        self.subscribed: Subscribed | None = None if telemetry is None else telemetry.subscribed
         """A subscription is open, or its filter has changed."""
 
     # --- match --------------------------------------------------------------------------------------------------------
 
-    def _history_of_published(
+    def published(
         self,
         frame: EventFrame,
         subscriptions: list[Subscription],
@@ -113,18 +75,7 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self.remember((now, frame, destinations))
-
-    def _published(
-        self,
-        frame: EventFrame,
-        subscriptions: list[Subscription],
-        durables: list[DurableSubscription],
-        destinations: list[int],
-        delay_us: int,
-        now: float,
-    ) -> None:
-        self.remember((now, frame, destinations))
+        """An event of a client has matched. Call it while there is telemetry or a marked event, after `remember`."""
         if self.telemetry is not None:
             self.telemetry.published(frame, subscriptions, durables, destinations, delay_us, now)
         if self.marked:
@@ -135,7 +86,7 @@ class EventObserver:
         assert self.telemetry is not None, "else `passed` is None"
         self.telemetry.passed(frame, number, within_us, delay_us, flags, now)
 
-    def _history_of_arrived(
+    def arrived(
         self,
         event: ReceivedEvent,
         subscriptions: list[Subscription],
@@ -143,17 +94,7 @@ class EventObserver:
         delay_us: int,
         now: float,
     ) -> None:
-        self.remember((now, event.frame, event))
-
-    def _arrived(
-        self,
-        event: ReceivedEvent,
-        subscriptions: list[Subscription],
-        durables: list[DurableSubscription],
-        delay_us: int,
-        now: float,
-    ) -> None:
-        self.remember((now, event.frame, event))
+        """An event of another broker has matched. Call it as `published`."""
         if event.flags & MARKED:
             self.tracing.arrived(event, len(subscriptions) + len(durables), delay_us)
         if self.telemetry is not None:
@@ -169,16 +110,14 @@ class EventObserver:
     def relayed(self, frame: EventFrame, delay_us: int, now: float) -> None:
         """A marked copy from another broker goes on from here."""
         self.tracing.came(frame, delay_us, now)
-        self._look_marked()
 
     def forwarded(self, copy: EventCopy, to: tuple[int, int], waited_us: int, now: float) -> None:
         """A copy is written for a neighbour; `to`: its id, and the delay of the link."""
-        _, frame, _, delay_us, flags, path, destinations, _ = copy
+        frame, _, delay_us, flags, path, destinations = copy
         if self.telemetry is not None and frame.publisher != path[0]:  # events of brokers are not recorded
             self.telemetry.forwarded(frame, to[0], delay_us, len(path), len(destinations), now)
         if flags & MARKED:
             self.tracing.sent(frame, to, delay_us, path, destinations, waited_us, now)
-            self._look_marked()
 
     # --- deliver ------------------------------------------------------------------------------------------------------
 
@@ -233,7 +172,7 @@ class EventObserver:
         self, frame: EventFrame, reason: str, delay_us: int, destinations: Sequence[Destination | int], now: float
     ) -> None:
         """A copy of an event is dropped on its way to these brokers."""
-        brokers = [each if isinstance(each, int) else each.broker for each in destinations]
+        brokers = [each if isinstance(each, int) else each[0] for each in destinations]
         root = frame.path[0] if isinstance(frame, Forward) else self._me
         telemetry = None if frame.publisher == root else self.telemetry  # events of brokers are not recorded
         for broker in brokers:
@@ -252,19 +191,15 @@ class EventObserver:
 
     def mark(self, session: Session, frame: EventFrame, now: float) -> bool:
         """Trace an event of a client. Return False beyond the rate limit."""
-        marked = self.tracing.mark(session.id, frame.id, now)
-        self._look_marked()
-        return marked
+        return self.tracing.mark(session.id, frame.id, now)
 
     def unmark(self, frame: EventFrame) -> None:
         """Stop tracing an event that was refused."""
         self.tracing.unmark(frame.id)
-        self._look_marked()
 
     def follow(self, event: ReceivedEvent, now: float) -> None:
         """Trace a marked event of another broker."""
         self.tracing.follow(event.frame, event.root, now)
-        self._look_marked()
 
     def timed_match(self, match: Callable[[EventFrame], Matched], frame: EventFrame) -> Matched:
         """Match an event, and measure the time if the event is marked."""
@@ -279,8 +214,3 @@ class EventObserver:
     def tick(self, now: float) -> None:
         """Forget marked events after LIVE_S."""
         self.tracing.tick(now)
-        self._look_marked()
-
-    def _look_marked(self) -> None:
-        if self._composed_marked is not bool(self.marked):
-            self._compose()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from plait_core.errors import FrameError
-from plait_core.wire import Confirm, Publish
+from plait_core.wire import Publish
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, LOGGED
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
@@ -46,6 +46,7 @@ class EventPipeline:
         self._settings = context.settings
         self._counters = context.counters
         self._observer = context.observer
+        self._remember = context.observer.remember
         self._marked = context.observer.marked
         self._admission = admission
         self._gate = gate
@@ -69,8 +70,12 @@ class EventPipeline:
         if self._admission.draining:
             raise PublishRefused(DropReason.DRAINING, Code.DRAINING, "the broker is stopping", retryable=True)
         gate = self._gate
-        if not ((gate.waits or len(gate.brokers) > 1) and gate.holds(session, frame, now)):
+        if (gate.waits or len(gate.brokers) > 1) and gate.holds(session, frame, now):
+            return
+        if self._keys_here or self._keys_elsewhere or self._tags.waits:
             self._test_tags(session, frame, 0, now)
+        else:  # most events
+            self._admit(session, frame, 0, now)
 
     def _test_tags(self, session: Session, frame: Publish, waited_us: int, now: float) -> None:
         """Hold a sealed event whose tags are not tested yet; admit any other."""
@@ -91,12 +96,14 @@ class EventPipeline:
         if len(subscriptions) == 1 and not (destinations or awaited or self._marked):  # most events
             self._deliveries.deliver(subscriptions, None, frame, delay_us, now, True)
             return
-        self._observer.published(frame, subscriptions, durables, destinations, delay_us, now)
+        self._remember((now, frame, destinations))
+        if self._marked or self._observer.telemetry is not None:
+            self._observer.published(frame, subscriptions, durables, destinations, delay_us, now)
         tokens: list[int] | None = None
-        if awaited:
+        if awaited or self._marked:
             tokens = self._disseminator.disseminate(frame, matched, destinations, delay_us, now)
         elif destinations:
-            self._send(frame, destinations, delay_us, now, Confirm.NONE)
+            self._send(frame, destinations, delay_us, 0, now)
         if subscriptions:
             deliver = self._deliveries.deliver_traced if self._marked else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)
@@ -135,7 +142,9 @@ class EventPipeline:
         subscriptions, durables, verdict = self._match(frame, self._keys_here, now)
         if flags & LOGGED:
             subscriptions = []
-        self._observer.arrived(event, subscriptions, durables, delay_us, now)
+        self._remember((now, frame, event))
+        if self._marked or self._observer.telemetry is not None:
+            self._observer.arrived(event, subscriptions, durables, delay_us, now)
         tokens: list[int] | None = None
         if flags & CONFIRM or durables or self._settings.log_filter is not None:
             tokens = self._disseminator.confirm(event, (subscriptions, durables, verdict), delay_us, now)

@@ -175,8 +175,8 @@ def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json 
         return {"for_it": False}
     stream = overlay.event_streams.outgoing.get(found)
     unacked = {} if stream is None else stream.kept
-    for position, waiting in unacked.items():
-        if waiting.frame.id == known.frame.id:
+    for position, (frame, *_) in unacked.items():
+        if frame.id == known.frame.id:
             return {
                 "for_it": True,
                 "waiting": True,

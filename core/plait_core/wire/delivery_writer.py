@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..native import kernel
-from .event_frames import EventFrame, deliver_head, forward_head
+from .event_frames import Delivery, Destination, EventFrame, deliver_head, forward_head
 
-DeliveryFields: TypeAlias = tuple[int, int, int]
-"""The fields of a `Delivery` as a plain tuple, which costs half as much."""
+ForwardFields: TypeAlias = tuple[EventFrame, int, int, int, tuple[int, ...], Sequence[Destination]]
+"""What a forward frame is made of: frame, tree, delay in microseconds, flags, path, destinations."""
 
 
 class DeliveryWriter:
@@ -26,7 +26,7 @@ class DeliveryWriter:
         frame: EventFrame,
         delay_us: int,
         path: tuple[int, ...],
-        deliveries: Sequence[DeliveryFields],
+        deliveries: Sequence[Delivery],
         version: int,
     ) -> int:
         """Write a deliver frame for these subscriptions. The caller keeps the counts within WireLimits."""
@@ -42,7 +42,7 @@ class DeliveryWriter:
         delay_us: int,
         flags: int,
         path: tuple[int, ...],
-        destinations: Sequence[tuple[int, int, int]],
+        destinations: Sequence[Destination],
         version: int,
     ) -> int:
         """Write a forward frame for these destinations. The caller keeps the counts within WireLimits."""
@@ -50,6 +50,17 @@ class DeliveryWriter:
         self._chunks += (head, frame.block)
         self._size += len(head) + len(frame.block)
         return self._size
+
+    def forward_all(self, copies: Sequence[ForwardFields], version: int, bytes_max: int) -> tuple[int, int]:
+        """Write forward frames, in order, until `bytes_max` bytes are buffered. Return the number of frames written
+        and of bytes buffered."""
+        written = 0
+        for copy in copies:
+            if self._size >= bytes_max:
+                break
+            self.forward(*copy, version)
+            written += 1
+        return written, self._size
 
     def append(self, data: bytes) -> int:
         """Write bytes unchanged."""

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import chain
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..errors import FrameError, FrameFault
 from ..events import Event
@@ -41,23 +41,13 @@ class Confirm(IntEnum):
 CONFIRMS: Final = tuple(Confirm)
 
 
-class Delivery(NamedTuple):
-    """One subscription that an event is delivered to."""
+Delivery: TypeAlias = tuple[int, int, int]
+"""One subscription that an event is delivered to: its number, flags, and the event's position in its durable log (0 if
+it has none). A plain tuple, like `Destination`: every event has one, and a class would cost more than decoding does."""
 
-    subscription: int
-    flags: int
-    position: int
-    """The event's position in the subscription's durable log; 0 if it has none."""
-
-
-class Destination(NamedTuple):
-    """One home broker that a copy of an event must reach."""
-
-    broker: int
-    position: int
-    """The event's position in the stream from its root to this broker: consecutive, so order and loss are visible."""
-    proof: int = 0
-    """The MAC over this event, computed by its root for this destination; 0 if the overlay has no authentication."""
+Destination: TypeAlias = tuple[int, int, int]
+"""One home broker that a copy of an event must reach: its id, the event's position in the stream from its root to this
+broker (consecutive, so order and loss are visible), and the root's MAC for this broker (0 without authentication)."""
 
 
 class Publish(EventFrame):
@@ -259,8 +249,7 @@ class EventFrameReader:
         _check_route_length(block - route, _FORWARD_ROUTE.size + 8 * path_count + _DESTINATION.size * count)
         path_start = route + _FORWARD_ROUTE.size
         path = struct.unpack_from(f">{path_count}Q", read, path_start)
-        named = _DESTINATION.iter_unpack(read[path_start + 8 * path_count : block])
-        destinations = tuple(map(Destination._make, named))
+        destinations = tuple(_DESTINATION.iter_unpack(read[path_start + 8 * path_count : block]))
         return self._forward(tree, delay_us, flags, path, destinations, read[block:end], self._reader)
 
     def deliver(self, read: bytes, route: int, block: int, end: int) -> Deliver:
@@ -270,7 +259,7 @@ class EventFrameReader:
         _check_route_length(block - route, _DELIVER_ROUTE.size + 8 * path_count + _DELIVERY.size * count)
         path_start = route + _DELIVER_ROUTE.size
         path = struct.unpack_from(f">{path_count}Q", read, path_start)
-        deliveries = tuple(map(Delivery._make, _DELIVERY.iter_unpack(read[path_start + 8 * path_count : block])))
+        deliveries = tuple(_DELIVERY.iter_unpack(read[path_start + 8 * path_count : block]))
         return self._deliver(delay_us, flags, path, deliveries, read[block:end], self._reader)
 
 

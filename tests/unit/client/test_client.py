@@ -19,7 +19,6 @@ from plait_core import parse
 from plait_core.wire import (
     Close,
     Confirm,
-    Delivery,
     FrameDecoder,
     Hello,
     Ping,
@@ -124,7 +123,7 @@ class LittleBroker(asyncio.Protocol):
                     flags = (CONFIRM if asks else 0) | (DURABLE if id in link.durable else 0)
                     if asks:
                         link.unread[link.position] = (self, frame.sequence)
-                    head = deliver_head(frame.block, 2000, 0, (33, 77), [Delivery(id, flags, link.position)])
+                    head = deliver_head(frame.block, 2000, 0, (33, 77), [(id, flags, link.position)])
                     link.transport.write(head + frame.block)
         if frame.confirm is Confirm.BROKER or (frame.confirm and not matched):
             self.say(Receipt((frame.sequence,), (matched,)))

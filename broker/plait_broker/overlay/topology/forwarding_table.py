@@ -39,7 +39,8 @@ class ForwardingTable:
 
     def next_hop(self, to: int, passed: Collection[int] = ()) -> int | None:
         """Return the best feasible neighbour that is not in `passed`, or None if there is none."""
-        for neighbour in self.feasible_ids(to):
+        best = self._best.get(to) if self._revision == self._map.revision else None  # a call costs as much as this
+        for neighbour in self.feasible_ids(to) if best is None else best:
             if neighbour not in passed:
                 return neighbour
         return None

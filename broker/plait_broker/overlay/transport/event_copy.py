@@ -1,29 +1,25 @@
-"""One copy of an event for one neighbour, from the plan of the strategy to the bytes on the link."""
+"""The copies of events for one neighbour, from the plan of the strategy to the bytes on the link."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Final, NamedTuple
+from typing import TypeAlias
 
-from plait_core.wire import Destination, EventFrame
+from plait_core.wire.delivery_writer import ForwardFields
 
-
-class EventCopy(NamedTuple):
-    """One copy of an event. The neighbour becomes responsible for exactly these destinations."""
-
-    link: int
-    frame: EventFrame
-    tree: int
-    delay_us: int
-    """Its age at `at`."""
-    flags: int
-    path: tuple[int, ...]
-    """Brokers that it has passed, this one last."""
-    destinations: Sequence[Destination]
-    at: float
-    """When this broker had it ready for the link."""
+EventCopy: TypeAlias = ForwardFields
+"""One copy of an event: frame, tree, age in microseconds, flags, path with this broker last, and destinations. The
+neighbour becomes responsible for exactly these destinations. It is a plain tuple: every event needs one."""
 
 
-event_copy_of: Final = partial(tuple.__new__, EventCopy)
-"""Make an `EventCopy` from a tuple of all fields, in half the time of a call of the class: it runs for every event."""
+class CopyRun:
+    """An output of the overlay: copies for one link, in order, which were made at the same time."""
+
+    __slots__ = ("at", "copies", "flags", "link")
+
+    def __init__(self, link: int, at: float) -> None:
+        self.link = link
+        self.copies: list[EventCopy] = []
+        self.flags = 0
+        """The flags of all copies together."""
+        self.at = at
+        """The time for which the copies state their ages."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -29,12 +28,10 @@ from .reliable_stream import (
     ReceiveStream,
     SendStream,
     Unacked,
+    age_us,
+    is_expired,
     received_event_of,
-    unacked_of,
 )
-
-_destination: Final = partial(tuple.__new__, Destination)
-"""Make a `Destination` from a tuple, in half the time of a call of the class: it runs for every event."""
 
 SUSPICION_S: Final = 60.0
 """Least time between two remarks about events with a wrong MAC."""
@@ -75,15 +72,15 @@ class EventStreams:
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Number an event in the stream of each destination, and send it. Return the destinations with positions."""
-        named = []
+        named: list[Destination] = []
         for home in homes:
-            position = self._keep_one(home, unacked_of((frame, flags, delay_us, now, None)), now)
+            position = self._keep_one(home, (frame, flags, delay_us, now, None), now)
             proof = self._message_auth.prove_event(home, position, flags, frame.block)
-            named.append(_destination((home, position, proof)))
+            named.append((home, position, proof))
         envelope = (frame, self.me, 0, delay_us, flags, ())
         others = self._detour(Envelope(*envelope), named, now) if self._detoured else named
         if others:
-            for home, position, _ in self._forwarder.publish(envelope, others, now):
+            for home, position, _ in self._forwarder.disseminate(self._forwarder.strategy, envelope, others, now):
                 self._give_up(home, self.outgoing[home], position, "forbidden", now)
         return named
 
@@ -167,7 +164,7 @@ class EventStreams:
         """Give up a broker's unacked events, except those for which `keep` returns true."""
         outgoing = self.outgoing.get(broker)
         for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
-            if not keep(kept.frame):
+            if not keep(kept[0]):
                 assert outgoing is not None
                 self._give_up(broker, outgoing, position, "unreachable", now)
 
@@ -181,11 +178,11 @@ class EventStreams:
         self.sending.pop(before, None)
         self._detoured.pop(before, None)
         for position, kept in outgoing.kept.items() if outgoing is not None else ():
-            party = kept.party or (before, position)
-            if kept.since >= since:
+            frame, flags, delay_us, published_at, party = kept
+            if published_at >= since:
                 self._outputs.append(Acked(before, [(position, kept)]))
                 continue
-            again = Unacked(kept.frame, kept.flags | LOGGED, kept.delay_us, kept.since, party)
+            again = (frame, flags | LOGGED, delay_us, published_at, party or (before, position))
             named = self._named(broker, self._keep_one(broker, again, now), again)
             self._forwarder.retransmit(self._envelope(again, now), named, now)
 
@@ -209,7 +206,7 @@ class EventStreams:
         for home in list(self.sending):
             outgoing = self.outgoing[home]
             if self.me not in self._map.distances(home):
-                for position in [position for position, kept in outgoing.kept.items() if kept.expired(now)]:
+                for position in [position for position, kept in outgoing.kept.items() if is_expired(kept, now)]:
                     self._give_up(home, outgoing, position, "expired", now)
 
     def next_deadline(self) -> float | None:
@@ -277,7 +274,7 @@ class EventStreams:
             outgoing.choose_route(self._unicast.routes_to(home, outgoing.detour, now))
         for position in positions:  # before the floor is sent
             waiting = outgoing.kept.get(position)
-            if waiting is not None and waiting.expired(now):
+            if waiting is not None and is_expired(waiting, now):
                 self._give_up(home, outgoing, position, "expired", now)
         if positions or send_floor:
             self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now, (tries,))
@@ -294,10 +291,12 @@ class EventStreams:
                 self._unicast.send_along(outgoing.detour, self._copy(envelope, destination), now)
 
     def _envelope(self, kept: Unacked, now: float) -> Envelope:
-        return Envelope(kept.frame, self.me, 0, kept.delay_now_us(now), kept.flags, ())
+        frame, flags, _, _, _ = kept
+        return Envelope(frame, self.me, 0, age_us(kept, now), flags, ())
 
     def _named(self, home: int, position: int, kept: Unacked) -> Destination:
-        return Destination(home, position, self._message_auth.prove_event(home, position, kept.flags, kept.frame.block))
+        frame, flags, _, _, _ = kept
+        return home, position, self._message_auth.prove_event(home, position, flags, frame.block)
 
     def _detour(self, envelope: Envelope, named: list[Destination], now: float) -> list[Destination]:
         """Send copies over source routes to destinations whose normal path loses events.
@@ -324,8 +323,9 @@ class EventStreams:
         if not outgoing.kept:
             self.sending.pop(home, None)
         self.counts[reason] += 1
-        destination, first_position = kept.party or (home, position)
-        self._outputs.append(Lost(destination, first_position, kept.frame, kept.delay_now_us(now), reason))
+        frame, _, _, _, party = kept
+        destination, first_position = party or (home, position)
+        self._outputs.append(Lost(destination, first_position, frame, age_us(kept, now), reason))
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""

@@ -18,7 +18,7 @@ from ..outputs import CopyDropped, Output
 from ..security.identity import Forged
 from ..topology.neighbours import Neighbour
 from ..topology.source_routes import DELAY_US_MAX
-from .event_copy import event_copy_of
+from .event_copy import CopyRun
 
 
 class Forwarder:
@@ -31,8 +31,10 @@ class Forwarder:
         strategy: DisseminationStrategy,
         shortest_paths: ShortestPaths,
         outputs: list[Output],
+        runs: dict[int, CopyRun],
         counts: Counter[str],
     ) -> None:
+        """`runs`: the latest run of copies for each link, while it is among the outputs."""
         self.counts = counts
         self.last_hop: dict[int, int] = {}
         """By destination of this broker's own streams, the neighbour that got the last copy."""
@@ -40,18 +42,15 @@ class Forwarder:
         self._root_path = (topology.me,)
         self._topology = topology
         self._neighbours = neighbours
-        self._strategy = strategy
+        self.strategy = strategy
+        """The configured strategy: it plans the events of this broker's clients."""
         self._shortest_paths = shortest_paths
         self._outputs = outputs
-
-    def publish(self, envelope: EnvelopeFields, to: Sequence[Destination], now: float) -> Sequence[Destination]:
-        """Send an event of this broker's clients, as the configured strategy plans. Return the destinations that no
-        permitted path reaches."""
-        return self._disseminate(self._strategy, envelope, to, now)
+        self._runs = runs
 
     def retransmit(self, envelope: EnvelopeFields, to: Destination, now: float) -> None:
         """Retransmit an event to one destination, by the shortest path."""
-        self._disseminate(self._shortest_paths, envelope, (to,), now)
+        self.disseminate(self._shortest_paths, envelope, (to,), now)
 
     def accept(
         self, frame: Forward, sender: int, link_us: int
@@ -60,7 +59,7 @@ class Forwarder:
         if there is one, and the other destinations. Raise Forged if no honest broker sends such a copy.
         """
         path, to, me = frame.path, frame.destinations, self._me
-        if not path or path[-1] != sender or (me in path and self._strategy.loop_free):
+        if not path or path[-1] != sender or (me in path and self.strategy.loop_free):
             raise Forged("an event over a path that it cannot have taken")
         delay_us = frame.delay_us + link_us
         if delay_us > DELAY_US_MAX:
@@ -77,10 +76,10 @@ class Forwarder:
         if frame.lifetime_us and delay_us > frame.lifetime_us:
             self._drop(frame, delay_us, to, "expired")
             return
-        strategy = self._strategy if frame.tree else self._shortest_paths
+        strategy = self.strategy if frame.tree else self._shortest_paths
         path = frame.path
         envelope = (frame, path[0], frame.tree, delay_us, frame.flags, path)
-        forbidden = self._disseminate(strategy, envelope, to, now)
+        forbidden = self.disseminate(strategy, envelope, to, now)
         if forbidden:
             self._drop(frame, delay_us, forbidden, "forbidden")
 
@@ -88,10 +87,10 @@ class Forwarder:
         self.counts[reason] += 1
         self._outputs.append(CopyDropped(frame, delay_us, to, reason))
 
-    def _disseminate(
+    def disseminate(
         self, strategy: DisseminationStrategy, fields: EnvelopeFields, to: Sequence[Destination], now: float
     ) -> Sequence[Destination]:
-        """Send the copies of an event. Return the destinations that no permitted path reaches."""
+        """Send the copies of an event as a strategy plans. Return the destinations that no permitted path reaches."""
         if strategy.independent and len(to) == 1:  # without a plan: most events take this path
             path = fields[-1]
             neighbour = strategy.next_hop(to[0][0], path)
@@ -109,7 +108,7 @@ class Forwarder:
             self._send(copy.neighbour, envelope, copy.tree, copy.destinations, now)
         members = [destination for cast in plan.groups for destination in cast.destinations]
         if members:  # no socket serves a multicast group yet, so these copies go over links
-            self._disseminate(self._shortest_paths, envelope, members, now)
+            self.disseminate(self._shortest_paths, envelope, members, now)
         return plan.forbidden
 
     def _send(self, neighbour: int, envelope: EnvelopeFields, tree: int, to: Sequence[Destination], now: float) -> None:
@@ -123,4 +122,10 @@ class Forwarder:
         link = self._neighbours[neighbour]
         link.sent += 1
         passed = (*path, self._me) if path else self._root_path
-        self._outputs.append(event_copy_of((link.link, frame, tree, delay_us, flags, passed, to, now)))
+        run = self._runs.get(link.link)
+        if run is None or run.at != now:
+            run = self._runs[link.link] = CopyRun(link.link, now)
+            self._outputs.append(run)
+        run.copies.append((frame, tree, delay_us, flags, passed, to))
+        if flags:
+            run.flags |= flags

@@ -25,27 +25,29 @@ class RelayBuffer:
     __slots__ = ("_bytes", "copies")
 
     def __init__(self) -> None:
-        self.copies: deque[EventCopy] = deque()
-        """The copies that wait, in order."""
+        self.copies: deque[tuple[EventCopy, float]] = deque()
+        """The copies that wait, in order, each with the time for which it states its age."""
         self._bytes = 0
 
-    def add(self, copy: EventCopy) -> bool:
+    def add(self, copy: EventCopy, at: float) -> bool:
         """Append a copy. Return False if the buffer is full."""
         if self._bytes > RELAY_BYTES_MAX:
             return False
-        self.copies.append(copy)
+        self.copies.append((copy, at))
         self._bytes += _bytes_of(copy)
         return True
 
-    def take(self) -> EventCopy:
-        """Remove the oldest copy and return it."""
-        copy = self.copies.popleft()
+    def take(self, now: float) -> tuple[EventCopy, int]:
+        """Remove the oldest copy. Return it with its present age, and how long it has waited, in microseconds."""
+        copy, at = self.copies.popleft()
         self._bytes -= _bytes_of(copy)
-        return copy
+        waited_us = round((now - at) * 1_000_000)
+        frame, tree, delay_us, flags, path, destinations = copy
+        return (frame, tree, delay_us + waited_us, flags, path, destinations), waited_us
 
 
 def _bytes_of(copy: EventCopy) -> int:
     """Return the bytes of a copy with all that it keeps in memory: a neighbour's frame has other destinations, too."""
-    frame = copy.frame
-    destinations = len(frame.destinations if isinstance(frame, Forward) else copy.destinations)
-    return COPY_BYTES + len(frame.block) + DESTINATION_BYTES * destinations + HOP_BYTES * len(copy.path)
+    frame, _, _, _, path, to = copy
+    destinations = len(frame.destinations if isinstance(frame, Forward) else to)
+    return COPY_BYTES + len(frame.block) + DESTINATION_BYTES * destinations + HOP_BYTES * len(path)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from plait_core.limits import MISSING_MAX
 from plait_core.wire import EventFrame
@@ -53,28 +53,22 @@ EARLY_BYTES_MAX: Final = 16 << 20
 """Bytes of these events."""
 
 
-class Unacked(NamedTuple):
-    """An event that its destination has not acked yet."""
-
-    frame: EventFrame
-    flags: int
-    delay_us: int
-    since: float
-    """The time at which its age was `delay_us`."""
-    party: tuple[int, int] | None = None
-    """Its first destination and position, if that destination has restarted under another id since."""
-
-    def delay_now_us(self, now: float) -> int:
-        """Return its age in microseconds."""
-        return self.delay_us + max(0, round((now - self.since) * 1_000_000))
-
-    def expired(self, now: float) -> bool:
-        """Return whether its lifetime is over."""
-        return bool(self.frame.lifetime_us) and self.delay_now_us(now) > self.frame.lifetime_us
+Unacked: TypeAlias = tuple[EventFrame, int, int, float, tuple[int, int] | None]
+"""An event that its destination has not acked yet: frame, flags, age in microseconds, the time of that age, and its
+first destination and position if that destination has restarted under another id since. A plain tuple: every event
+needs one."""
 
 
-unacked_of: Final = partial(tuple.__new__, Unacked)
-"""Make an `Unacked` from a tuple of all fields, in half the time of a call of the class: it runs for every event."""
+def age_us(unacked: Unacked, now: float) -> int:
+    """Return an event's age in microseconds."""
+    _, _, delay_us, since, _ = unacked
+    return delay_us + max(0, round((now - since) * 1_000_000))
+
+
+def is_expired(unacked: Unacked, now: float) -> bool:
+    """Return whether an event's lifetime is over."""
+    lifetime_us = unacked[0].lifetime_us
+    return bool(lifetime_us) and age_us(unacked, now) > lifetime_us
 
 
 class SendStream:
@@ -135,7 +129,7 @@ class SendStream:
             self.silent_since = now
             self._restart_timer(now)
         self.kept[position] = kept
-        self.kept_bytes += len(kept.frame.block)
+        self.kept_bytes += len(kept[0].block)
         return position
 
     def receive_ack(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
@@ -215,7 +209,7 @@ class SendStream:
         self.again_at = now + self._again_s
 
     def _forget(self, position: int) -> None:
-        self.kept_bytes -= len(self.kept.pop(position).frame.block)
+        self.kept_bytes -= len(self.kept.pop(position)[0].block)
 
 
 class ReceivedEvent(NamedTuple):
@@ -231,7 +225,7 @@ class ReceivedEvent(NamedTuple):
 
 
 received_event_of: Final = partial(tuple.__new__, ReceivedEvent)
-"""Make a `ReceivedEvent` from a tuple of all fields, like `unacked_of`."""
+"""Make a `ReceivedEvent` from a tuple of all fields, in half the time of a call of the class: each event needs one."""
 
 
 class ReceiveStream:

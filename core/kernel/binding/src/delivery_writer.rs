@@ -70,6 +70,25 @@ impl DeliveryWriter {
         self.write(FORWARD, version, &route, block_of(frame)?.as_bytes())
     }
 
+    /// Write forward frames, each from (frame, tree, delay, flags, path, destinations), in order, until `bytes_max`
+    /// bytes are buffered. Return the number of frames written, and of bytes buffered.
+    fn forward_all(&self, copies: &Bound<'_, PyAny>, version: u8, bytes_max: usize) -> PyResult<(usize, usize)> {
+        let mut written = 0;
+        let mut buffered = self.out.lock().expect("no call has panicked").len();
+        for copy in copies.try_iter()? {
+            if buffered >= bytes_max {
+                break;
+            }
+            let copy = copy?.cast_into::<PyTuple>()?;
+            let (path, to) = (copy.get_item(4)?, copy.get_item(5)?);
+            let (tree, delay_us) = (copy.get_item(1)?.extract()?, copy.get_item(2)?.extract()?);
+            let flags = copy.get_item(3)?.extract()?;
+            buffered = self.forward(&copy.get_item(0)?, tree, delay_us, flags, path.cast()?, &to, version)?;
+            written += 1;
+        }
+        Ok((written, buffered))
+    }
+
     /// Write bytes unchanged. Return the number of bytes buffered.
     fn append(&self, data: &[u8]) -> usize {
         let mut out = self.out.lock().expect("no call has panicked");

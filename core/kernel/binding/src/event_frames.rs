@@ -426,39 +426,23 @@ fn numbers<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> 
 
 /// Decodes `>QQQ` each: broker, position, proof.
 fn destinations<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
-    static DESTINATION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let (named, _) = bytes.as_chunks::<8>();
-    let destination = DESTINATION.import(py, "plait_core.wire.event_frames", "Destination")?;
     let number = |field: &[u8; 8]| u64::from_be_bytes(*field);
     let made = named
         .chunks_exact(3)
-        .map(|fields| named_tuple(destination, (number(&fields[0]), number(&fields[1]), number(&fields[2]))));
+        .map(|fields| (number(&fields[0]), number(&fields[1]), number(&fields[2])).into_pyobject(py));
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// Decodes `>IIQ` each: subscription, flags, position.
 fn deliveries<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
-    static DELIVERY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let (named, _) = bytes.as_chunks::<16>();
-    let delivery = DELIVERY.import(py, "plait_core.wire.event_frames", "Delivery")?;
     let made = named.iter().map(|fields| {
         let small = |at: usize| u32::from_be_bytes(fields[at..at + 4].try_into().expect("four bytes"));
         let position = u64::from_be_bytes(fields[8..].try_into().expect("eight bytes"));
-        named_tuple(delivery, (small(0), small(4), position))
+        (small(0), small(4), position).into_pyobject(py)
     });
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
-}
-
-/// Makes an instance of a named tuple's class by `tuple.__new__`: the class's own is Python code, and costs twice as
-/// much.
-fn named_tuple<'py, T>(class: &Bound<'py, PyType>, fields: T) -> PyResult<Bound<'py, PyAny>>
-where
-    T: IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>, Error = PyErr>,
-{
-    static NEW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let py = class.py();
-    let new = NEW.get_or_try_init(py, || py.get_type::<PyTuple>().getattr("__new__").map(Bound::unbind))?;
-    new.bind(py).call1((class, fields.into_pyobject(py)?))
 }
 
 /// Encode a publish frame of a plain event, as `plait_core.wire.encode_publish` does. Return None if the event is not

@@ -72,7 +72,8 @@ class Played:
 def freeze(routes: ForwardingTable, me: int, brokers: Sequence[int]) -> None:
     """Freeze the next hops of a broker, so that later changes of links have no effect."""
     frozen = {to: routes.feasible_ids(to)[:1] for to in brokers if to != me}
-    routes.feasible_ids = lambda to: frozen.get(to, [])  # type: ignore[method-assign]
+    routes._rank = lambda to: frozen.get(to, [])  # type: ignore[method-assign]
+    routes.stale()
 
 
 class Graph:

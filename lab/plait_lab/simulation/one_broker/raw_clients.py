@@ -139,11 +139,11 @@ class RawClient(Process):
 
     def sequences(self, subscription: int) -> list[int]:
         """Return sequence numbers delivered to a subscription, in order of arrival."""
-        return [f.sequence for f in self.of(Deliver) if any(d.subscription == subscription for d in f.deliveries)]
+        return [f.sequence for f in self.of(Deliver) if any(number == subscription for number, _, _ in f.deliveries)]
 
     def positions(self, subscription: int) -> list[int]:
         """Return positions delivered to a subscription, in order of arrival."""
-        return [d.position for f in self.of(Deliver) for d in f.deliveries if d.subscription == subscription]
+        return [position for f in self.of(Deliver) for number, _, position in f.deliveries if number == subscription]
 
     def confirmed(self) -> list[int]:
         return [sequence for receipt in self.of(Receipt) for sequence in receipt.sequences]

@@ -81,14 +81,14 @@ class WireWitness(RawClient):
 
     def _check_delivery(self, frame: Deliver) -> None:
         self.deliveries += 1
-        for delivery in frame.deliveries:
-            interest = self._open.get(delivery.subscription)
+        for subscription, _, _ in frame.deliveries:
+            interest = self._open.get(subscription)
             if interest is None:
                 self.recorder.breach("I4", f"{self.name}: {frame.id} for a subscription that has ended")
                 continue
             if not interest.matches(frame.attributes()):
                 self.recorder.breach("I4", f"{self.name}: {frame.id} for {interest.text!r}, which it does not match")
-            lane = delivery.subscription, frame.publisher, frame.priority
+            lane = subscription, frame.publisher, frame.priority
             if frame.sequence <= self._last.get(lane, 0):
                 self.recorder.breach("I6", f"{self.name}: {frame.id} arrived after number {self._last[lane]}")
             self._last[lane] = frame.sequence

@@ -142,8 +142,8 @@ class CopyOracle:
 
     def see(self, link: Link, sender: OverlayNode, copy: Forward) -> None:
         """Check a copy of an event."""
-        for destination in copy.destinations:
-            key = (*copy.id, destination.broker, link.number, sender.number)
+        for broker, _, _ in copy.destinations:
+            key = (*copy.id, broker, link.number, sender.number)
             if key in self._carried:
                 self._complain(f"wire: {copy.id} went twice from {sender.name} for one destination")
             self._carried.add(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from copies import copy, publish
+from copies import copy, publish, run_of
 
 from plait_broker.adapter.link_writer import LinkWriter
 from plait_broker.clients.connection import BURST_BYTES_MAX, CONTROL_BYTES_MAX
@@ -63,17 +63,27 @@ def link() -> FullLink:
 
 
 def test_a_copy_is_written_at_once_while_the_link_takes_data(link: FullLink) -> None:
-    link.writer.forward(copy(link.number, 5, at=link.now, delay_us=70), link.now)
+    link.writer.forward(run_of(link.number, copy(5, delay_us=70), at=link.now), link.now)
     (sent,) = link.sent()
     assert (sent.sequence, sent.delay_us, sent.path) == (5, 70, (1,))
     assert not link.connection.relay_buffer.copies
     assert link.near.counters.forwarded == 1
 
 
+def test_the_copies_of_a_run_that_a_burst_has_no_room_for_wait_in_order(link: FullLink) -> None:
+    copies = [copy(sequence, payload=bytes(BURST_BYTES_MAX // 4)) for sequence in range(1, 11)]
+    link.writer.forward(run_of(link.number, *copies, at=link.now), link.now)
+    first = len(link.sent())
+    assert 0 < first < 10
+    waiting = [waits[0].sequence for waits, _ in link.connection.relay_buffer.copies]
+    assert waiting == list(range(first + 1, 11))
+    assert link.near.counters.forwarded == 10
+
+
 def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(link: FullLink) -> None:
     link.block()
-    link.writer.forward(copy(link.number, 1, at=link.now, delay_us=70), link.now)
-    link.writer.forward(copy(link.number, 2, at=link.now + 0.5), link.now + 0.5)
+    link.writer.forward(run_of(link.number, copy(1, delay_us=70), at=link.now), link.now)
+    link.writer.forward(run_of(link.number, copy(2), at=link.now + 0.5), link.now + 0.5)
     assert link.sent() == []
     assert len(link.connection.relay_buffer.copies) == 2
     link.unblock(1.0)
@@ -83,9 +93,9 @@ def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(l
 
 def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:
     link.block()
-    link.writer.forward(copy(link.number, 1, at=link.now), link.now)
+    link.writer.forward(run_of(link.number, copy(1), at=link.now), link.now)
     link.connection.set_writable(True)
-    link.writer.forward(copy(link.number, 2, at=link.now), link.now)
+    link.writer.forward(run_of(link.number, copy(2), at=link.now), link.now)
     assert link.sent() == [], "it waits although the link takes data again"
     link.writer.write_waiting(link.connection, link.now)
     assert [sent.sequence for sent in link.sent()] == [1, 2]
@@ -94,7 +104,7 @@ def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:
 def test_waiting_copies_are_written_burst_by_burst(link: FullLink) -> None:
     payload = bytes(BURST_BYTES_MAX // 4)
     for sequence in range(1, 11):
-        link.writer.forward(copy(link.number, sequence, at=link.now, payload=payload), link.now)
+        link.writer.forward(run_of(link.number, copy(sequence, payload=payload), at=link.now), link.now)
     first = link.sent()
     assert 0 < len(first) < 10
     assert link.near.next_deadline() <= link.now, "the next burst is due"
@@ -109,7 +119,7 @@ def test_a_copy_beyond_the_relay_buffer_is_dropped_and_counted(link: FullLink, m
     monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 0)
     link.block()
     for sequence in (1, 2):
-        link.writer.forward(copy(link.number, sequence, at=link.now), link.now)
+        link.writer.forward(run_of(link.number, copy(sequence), at=link.now), link.now)
     assert link.overlay.counts["relay_buffer_full"] == 1
     link.unblock()
     assert [sent.sequence for sent in link.sent()] == [1]
@@ -119,7 +129,7 @@ def test_outputs_for_a_link_that_has_ended_are_dropped(link: FullLink) -> None:
     link.world.cut(0, 1)
     link.world.run(0.01)
     forwarded = link.near.counters.forwarded
-    link.writer.forward(copy(link.number), link.now)
+    link.writer.forward(run_of(link.number, copy(), at=link.now), link.now)
     link.writer.send(SendFrame(link.number, Ping(5)), link.now)
     link.writer.relay(RelayFrame(link.number, ACK), link.now)
     assert link.near.counters.forwarded == forwarded
@@ -144,12 +154,11 @@ def test_telemetry_records_written_and_dropped_copies(link: FullLink) -> None:
     telemetry = link.near.observe(TelemetrySettings())
     before = telemetry.ring.written
     link.block()
-    link.writer.forward(copy(link.number, 1, at=link.now), link.now)
+    link.writer.forward(run_of(link.number, copy(1), at=link.now), link.now)
     assert telemetry.ring.written == before, "it waits"
     link.unblock(1.0)
     written = telemetry.ring.written
     assert written > before
-    dropped = copy(link.number)
-    forward = Forward(0, 0, 0, (9,), tuple(dropped.destinations), publish().block)
-    link.writer.dropped(CopyDropped(forward, 5, dropped.destinations, "forbidden"), link.now)
+    forward = Forward(0, 0, 0, (9,), ((9, 1, 0),), publish().block)
+    link.writer.dropped(CopyDropped(forward, 5, forward.destinations, "forbidden"), link.now)
     assert telemetry.ring.written > written

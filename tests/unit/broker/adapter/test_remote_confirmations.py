@@ -12,7 +12,6 @@ from plait_broker.drop_reasons import DropReason
 from plait_broker.outputs import Persist
 from plait_broker.overlay import ReceivedEvent
 from plait_broker.overlay.outputs import Acked, Lost
-from plait_broker.overlay.transport.reliable_stream import Unacked
 from plait_core import Event
 from plait_core.wire import Confirm, Publish, encode_block
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome
@@ -77,7 +76,7 @@ def test_a_lost_event_is_counted_and_refused(broker: Broker) -> None:
 
 def test_the_ack_of_a_restarted_destination_confirms_the_first_one(broker: Broker) -> None:
     position = send(broker, Confirm.BROKER)[HOME]
-    again = Unacked(EVENT, 0, 0, 0.0, (HOME, position))
+    again = (EVENT, 0, 0, 0.0, (HOME, position))
     broker._remote_confirmations.acked(Acked(99, [(5, again)]), 1.0)
     assert outcomes(broker) == [(0, "")]
 

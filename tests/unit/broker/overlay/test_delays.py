@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from plait_broker import DropReason
-from plait_broker.overlay.transport.event_copy import EventCopy
+from plait_broker.overlay.transport.event_copy import CopyRun
 from plait_core import Event
 from plait_core.filters import parse
-from plait_core.wire import Confirm, Deliver, Destination, Publish, encode_block
+from plait_core.wire import Confirm, Deliver, Publish, encode_block
 from plait_core.wire.frame_types.session_frames import LATE, Late, Notice
 from plait_lab.simulation.overlay.frame_client import CLIENT_DELAY_S, FrameClient
 from plait_lab.simulation.overlay.world import World, linked_world
@@ -73,7 +73,7 @@ def test_a_delay_bound_holds_over_a_slow_link(world: World, within_us: int, late
         assert dropped(world, DropReason.LATE) == [0, 0, 5]
         assert [(notice.reason, notice.count) for notice in bound.heard(Notice)] == [("late", 5)]
     else:
-        assert [frame.deliveries[0].flags & LATE for frame in heard] == [LATE * late] * 5
+        assert [frame.deliveries[0][1] & LATE for frame in heard] == [LATE * late] * 5
         assert dropped(world, DropReason.LATE) == [0, 0, 0]
 
 
@@ -86,7 +86,7 @@ def test_a_link_that_becomes_slow_makes_events_late(world: World) -> None:
     world.run(5.0)
     publisher.publish({"price": 12})
     world.run(1.0)
-    assert [frame.deliveries[0].flags & LATE for frame in bound.heard(Deliver)] == [0, LATE]
+    assert [frame.deliveries[0][1] & LATE for frame in bound.heard(Deliver)] == [0, LATE]
 
 
 @pytest.mark.parametrize(("lifetime_us", "dies_at"), [(5_000, 1), (40_000, 2), (200_000, None)])
@@ -118,9 +118,11 @@ def test_an_age_that_a_broker_made_up_expels_no_other_broker(claimed_us: int) ->
     world = linked_world({(0, 1): 0.010, (1, 2): 0.020})
     liar, between, last = (node.overlay for node in world.nodes)
     block = encode_block(Event({"x": 1}, b"", 77, 1, 0))
-    to = [Destination(last.me, 1, 0)]
+    to = [(last.me, 1, 0)]
     link = liar.neighbours[between.me].link
-    liar.outputs.append(EventCopy(link, Publish(Confirm.NONE, block), 0, claimed_us, 0, (liar.me,), to, world.now))
+    run = CopyRun(link, world.now)
+    run.copies.append((Publish(Confirm.NONE, block), 0, claimed_us, 0, (liar.me,), to))
+    liar.outputs.append(run)
     world.nodes[0].act()
     world.run(0.5)
     assert last.counts["forged"] == 1, "it arrived, and its MAC was checked"

@@ -32,10 +32,10 @@ def observer() -> EventObserver:
     return EventObserver(1, EventHistory(), Tracing(1, Sessions(randomness), 0.0))
 
 
-def test_without_telemetry_and_marks_a_step_is_one_entry_of_the_history() -> None:
+def test_without_telemetry_most_steps_are_not_bound() -> None:
     watch = observer()
     assert watch.passed is watch.delivered is None
-    watch.published(EVENT, [], [], [2], 0, 1.0)
+    watch.remember((1.0, EVENT, [2]))
     assert [(at, where) for at, _, where in watch.history.events] == [(1.0, [2])]
 
 
@@ -52,4 +52,3 @@ def test_telemetry_records_from_when_it_starts_until_it_stops() -> None:
     watch.published(EVENT, [], [], [2], 0, 3.0)
     assert telemetry.ring.written == recorded
     assert watch.delivered is None
-    assert len(watch.history.events) == 3

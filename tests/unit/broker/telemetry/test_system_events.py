@@ -39,7 +39,7 @@ def delivered(client: RawClient, subscription: int = 1) -> list[Attributes]:
     return [
         frame.attributes()
         for frame in client.of(Deliver)
-        if any(named.subscription == subscription for named in frame.deliveries)
+        if any(number == subscription for number, _, _ in frame.deliveries)
     ]
 
 

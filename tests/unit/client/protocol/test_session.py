@@ -50,7 +50,6 @@ from plait_core.wire import (
     Close,
     Confirm,
     Deliver,
-    Delivery,
     FrameDecoder,
     Hello,
     Ping,
@@ -139,7 +138,7 @@ class Story:
         path: tuple[int, ...] = (HOME,), delay_us: int = 0, payload: bytes = b"", priority: int = 0,
     ) -> Story:  # fmt: skip
         block = encode_block(Event({"n": sequence}, payload, publisher, sequence, priority=priority))
-        head = deliver_head(block, delay_us, 0, path, [Delivery(to, flags, position)])
+        head = deliver_head(block, delay_us, 0, path, [(to, flags, position)])
         self.session.receive(head + block, self.now)
         self.turn()
         return self
@@ -882,7 +881,7 @@ def test_one_frame_may_be_for_several_subscriptions() -> None:
     story = Story().open()
     one, two = story.subscribe(), story.subscribe()
     block = encode_block(Event({}, b"", 9, 1))
-    deliveries = [Delivery(1, 0, 0), Delivery(2, 0, 0), Delivery(3, 0, 0)]
+    deliveries = [(1, 0, 0), (2, 0, 0), (3, 0, 0)]
     story.session.receive(deliver_head(block, 0, 0, (HOME,), deliveries) + block, story.now)
     assert sequences(one) == sequences(two) == [1]
 
@@ -893,7 +892,7 @@ def test_events_come_out_the_same_however_the_bytes_are_cut() -> None:
     data = b""
     for n in range(1, 20):
         block = encode_block(Event({"n": n}, b"x" * n, 9, n))
-        data += deliver_head(block, 0, 0, (HOME,), [Delivery(1, 0, 0)]) + block
+        data += deliver_head(block, 0, 0, (HOME,), [(1, 0, 0)]) + block
     for byte in data:
         story.session.receive(bytes([byte]), story.now)
     assert sequences(subscription) == list(range(1, 20))

@@ -68,6 +68,18 @@ def test_a_forwarded_event_is_delivered_unchanged() -> None:
     assert delivered.event() == Publish(Confirm.NONE, BLOCK).event()
 
 
+def test_a_run_of_copies_is_written_until_the_bound_is_reached() -> None:
+    single, writer, frame = DeliveryWriter(), DeliveryWriter(), Publish(Confirm.NONE, BLOCK)
+    copies = [(frame, 0, delay_us, 0, (1, 2), [(9, delay_us, 7)]) for delay_us in range(10)]
+    sizes = [single.forward(*copy, VERSION_MAX) for copy in copies]
+    assert writer.forward_all(copies, VERSION_MAX, sizes[3]) == (4, sizes[3])
+    assert writer.forward_all(copies[4:], VERSION_MAX, sizes[3]) == (0, sizes[3]), "it is full"
+    assert writer.forward_all(copies[4:], VERSION_MAX, sizes[3] + 1) == (1, sizes[4]), "the last copy may exceed it"
+    assert writer.forward_all(tuple(copies[5:]), VERSION_MAX, 1 << 20) == (5, sizes[-1])
+    assert writer.forward_all((), VERSION_MAX, 1 << 20) == (0, sizes[-1])
+    assert writer.take() == single.take()
+
+
 @pytest.mark.parametrize("path", [(1,) * 256, tuple(range(300))])
 def test_a_path_that_is_too_long_for_a_frame_is_refused(path: tuple[int, ...]) -> None:
     with pytest.raises(Exception, match=r"names|format|255|ubyte"):

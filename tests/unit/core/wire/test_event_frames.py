@@ -13,7 +13,6 @@ from plait_core.wire import (
     VERSION_MAX,
     Confirm,
     Deliver,
-    Delivery,
     EventFrame,
     Forward,
     Frame,
@@ -117,7 +116,7 @@ def test_the_block_is_the_same_bytes_on_every_hop() -> None:
         (1, 2),
         ((3, 1, 9), (4, 0, 0), (2**64 - 1, 2**64 - 1, 2**64 - 1)),
     )
-    deliveries = (Delivery(1, 2, 3), Delivery(2**32 - 1, 0, 2**64 - 1))
+    deliveries = ((1, 2, 3), (2**32 - 1, 0, 2**64 - 1))
     delivered = decode(deliver_head(forwarded.block, 90, 255, (1, 2, 9), deliveries) + forwarded.block)
     assert isinstance(delivered, Deliver)
     assert (delivered.delay_us, delivered.flags, delivered.path) == (90, 255, (1, 2, 9))
@@ -128,7 +127,7 @@ def test_the_block_is_the_same_bytes_on_every_hop() -> None:
 
 @pytest.mark.parametrize(
     "frame",
-    [Publish(Confirm.BROKER, BLOCK), Forward(1, 2, 3, (), (), BARE), Deliver(1, 2, (7,), (Delivery(1, 0, 0),), BLOCK)],
+    [Publish(Confirm.BROKER, BLOCK), Forward(1, 2, 3, (), (), BARE), Deliver(1, 2, (7,), ((1, 0, 0),), BLOCK)],
 )
 def test_frames_are_their_bytes(frame: Publish | Forward | Deliver) -> None:
     again = decode(encode_frame(frame))

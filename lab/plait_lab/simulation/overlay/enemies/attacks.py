@@ -165,7 +165,7 @@ def one_by_one(attacker: Attacker, frame: Frame) -> Iterator[Frame]:
     if not isinstance(inner, Forward) or not attacker.relays(frame):
         yield frame
         return
-    passing = [one for one in inner.destinations if attacker.may_pass((inner.path[0], one.broker), one.position)]
+    passing = [one for one in inner.destinations if attacker.may_pass((inner.path[0], one[0]), one[1])]
     if passing:
         yield frame if isinstance(frame, SourceRouted) else _for_some(inner, passing)
 
@@ -371,5 +371,5 @@ def _forged_event(rng: Random, path: Sequence[Overlay], target: Overlay) -> Forw
     root = path[0].me
     block = encode_block(Event({"x": rng.randrange(100), "y": 9}, b"forged", rng.getrandbits(60) + 1, 1, 0))
     incoming = target.event_streams.incoming.get(root)
-    to = Destination(target.me, (incoming.expected if incoming is not None else None) or 1)
+    to = (target.me, (incoming.expected if incoming is not None else None) or 1, 0)
     return Forward(root, 10, 0, tuple(one.me for one in path), (to,), block)

@@ -16,7 +16,6 @@ from plait_broker.overlay.security.mutual_auth import MutualAuth
 from plait_core.events import Event
 from plait_core.wire import (
     Close,
-    Destination,
     Forward,
     Frame,
     FrameDecoder,
@@ -71,7 +70,7 @@ class Persona:
     def event(self, to: int, position: int, block: bytes) -> Forward:
         """Return an event with its own MAC, to a broker whose public keys it knows."""
         proof = self.auth.prove_event(to, position, 0, block)
-        return Forward(self.id, 0, 0, (self.id,), (Destination(to, position, proof),), block)
+        return Forward(self.id, 0, 0, (self.id,), ((to, position, proof),), block)
 
 
 class Insider(Endpoint):

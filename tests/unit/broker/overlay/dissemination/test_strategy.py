@@ -19,11 +19,11 @@ from plait_broker.overlay.dissemination.strategy import (
 )
 from plait_core import Event
 from plait_core.filters import Filter
-from plait_core.wire import Confirm, Destination, Publish, encode_block
+from plait_core.wire import Confirm, Publish, encode_block
 
 ME, NEAR, OTHER, FAR, FARTHER = 1, 2, 3, 4, 5
 EVENT = Publish(Confirm.NONE, encode_block(Event({"x": 1}, b"", 9, 1, 0)))
-TO_FAR, TO_FARTHER = Destination(FAR, 1, 0), Destination(FARTHER, 1, 0)
+TO_FAR, TO_FARTHER = (FAR, 1, 0), (FARTHER, 1, 0)
 BOTH = [TO_FAR, TO_FARTHER]
 
 
@@ -91,7 +91,7 @@ def test_a_broker_on_the_path_is_no_next_hop() -> None:
 
 
 def test_a_destination_without_a_path_is_unreachable() -> None:
-    nowhere = Destination(77, 1, 0)
+    nowhere = (77, 1, 0)
     plan = shortest_paths().plan(envelope(), [nowhere, TO_FAR], 0.0)
     assert (plan.unreachable, plan.links) == ([nowhere], [LinkCopy(NEAR, [TO_FAR])])
     check_plan(plan, envelope(), [nowhere, TO_FAR], Square())
@@ -105,7 +105,7 @@ def test_a_destination_without_a_path_is_unreachable() -> None:
         Plan([LinkCopy(NEAR, [TO_FAR]), LinkCopy(OTHER, BOTH)]),
         Plan([LinkCopy(OTHER, [TO_FAR]), LinkCopy(OTHER, [TO_FARTHER])]),
         Plan([LinkCopy(OTHER, [TO_FAR])], [GroupCopy(("239.255.0.1", 4680), [TO_FAR])]),
-        Plan([LinkCopy(OTHER, [*BOTH, Destination(77, 1, 0)])]),
+        Plan([LinkCopy(OTHER, [*BOTH, (77, 1, 0)])]),
     ],
     ids=["one is missing", "one is twice", "in two copies", "two copies for one", "by link and group", "one is added"],
 )

@@ -17,7 +17,6 @@ from plait_core.events import Event
 from plait_core.limits import HELLO_BYTES_MAX, NONCE_BYTES, PROOF_BYTES
 from plait_core.wire import (
     Close,
-    Destination,
     Frame,
     FrameDecoder,
     Hello,
@@ -400,7 +399,7 @@ def test_a_flood_of_control_frames_is_cut_off_counted_and_named() -> None:
 def copied(near: Broker, far: Broker, path: tuple[int, ...], proof: int) -> bytes:
     """An event for the far one, with a way that it has come."""
     block = encode_block(Event({"x": 1}, b"", near.id, 1, 0))
-    return bytes(forward_head(block, near.id, 0, 0, path, (Destination(far.id, 1, proof),)) + block)
+    return bytes(forward_head(block, near.id, 0, 0, path, ((far.id, 1, proof),)) + block)
 
 
 def proven(near: Broker, far: Broker) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from copies import publish
+from copies import copies_in, publish
 from one_overlay import OneOverlay
 
 from plait_broker.overlay import Incarnation, OverlaySettings
 from plait_broker.overlay.outputs import Acked, CloseLink, LogRemark, Lost
-from plait_broker.overlay.transport.event_copy import EventCopy
+from plait_broker.overlay.transport.event_copy import CopyRun
 from plait_core.filters import parse
 from plait_core.wire import Pong
 from plait_core.wire.frame_types.envelope_frames import envelop_message
@@ -72,7 +72,7 @@ def test_a_broker_that_returns_in_time_keeps_its_state() -> None:
     wait(one, GONE_S + 1.0)
     assert FAR in one.overlay.map
     assert one.of(Lost) == []
-    assert frame in [copy.frame for copy in one.of(EventCopy)], "the unacked event is retransmitted"
+    assert frame in [copy.frame for copy in copies_in(one.of(CopyRun))], "the unacked event is retransmitted"
 
 
 def test_a_broker_with_durable_interest_keeps_the_events_that_match_it() -> None:
@@ -84,7 +84,7 @@ def test_a_broker_with_durable_interest_keeps_the_events_that_match_it() -> None
     depart(one)
     wait(one, GONE_S + 1.0)
     assert [lost.frame for lost in one.of(Lost)] == [other]
-    assert [kept.frame for kept in one.overlay.event_streams.outgoing[FAR].kept.values()] == [durable]
+    assert [kept[0] for kept in one.overlay.event_streams.outgoing[FAR].kept.values()] == [durable]
     assert one.overlay.destinations(durable) == [FAR]
     assert one.overlay.destinations(other) == []
     wait(one, DURABLE_GONE_S + 1.0)
@@ -123,10 +123,10 @@ def test_the_successor_of_a_restarted_broker_gets_its_unacked_events() -> None:
     one.learn(LinkState(SUCCESSOR, 1, "far", (NEAR,), (1000,), incarnation=LOG, born=2), NEAR)
     assert FAR not in one.overlay.map
     assert one.of(Lost) == []
-    (kept,) = one.overlay.event_streams.outgoing[SUCCESSOR].kept.values()
-    assert (kept.frame, kept.party) == (frame, (FAR, position))
-    assert kept.flags & LOGGED, "it is for the log alone"
-    assert [copy.destinations[0][0] for copy in one.of(EventCopy)] == [SUCCESSOR]
+    ((kept, flags, _, _, party),) = one.overlay.event_streams.outgoing[SUCCESSOR].kept.values()
+    assert (kept, party) == (frame, (FAR, position))
+    assert flags & LOGGED, "it is for the log alone"
+    assert [copy.destinations[0][0] for copy in copies_in(one.of(CopyRun))] == [SUCCESSOR]
     assert one.overlay.destinations(frame) == [SUCCESSOR], "it has the interest of its predecessor"
 
 
@@ -140,7 +140,7 @@ def test_events_since_the_interest_of_the_successor_are_not_sent_twice() -> None
     one.overlay.publish(frame, [FAR, SUCCESSOR], 0, 0, 1.0)
     one.clear()
     one.learn(LinkState(SUCCESSOR, 1, "far", (NEAR,), (1000,), incarnation=LOG, born=2), NEAR)
-    assert [kept.frame for kept in one.overlay.event_streams.outgoing[SUCCESSOR].kept.values()] == [frame]
+    assert [kept[0] for kept in one.overlay.event_streams.outgoing[SUCCESSOR].kept.values()] == [frame]
     assert [output.destination for output in one.of(Acked)] == [FAR], "the successor's own copy stands for it"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from copies import forward, publish
+from copies import copies_in, forward, publish
 from one_overlay import OneOverlay
 
 from plait_broker.overlay import OverlaySettings
@@ -14,7 +14,7 @@ from plait_broker.overlay.dissemination.registry import STRATEGIES
 from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
 from plait_broker.overlay.dissemination.strategy import Envelope, GroupCopy, LinkCopy, Plan, PlanInvalid
 from plait_broker.overlay.outputs import CopyDropped, ExpelBroker, Lost
-from plait_broker.overlay.transport.event_copy import EventCopy
+from plait_broker.overlay.transport.event_copy import CopyRun
 from plait_core.wire import Destination
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
@@ -33,7 +33,7 @@ class PartsByDestination(ShortestPaths):
     def plan(self, envelope: Envelope, to: Sequence[Destination], now: float) -> Plan:
         by: dict[str, list[Destination]] = {"links": [], "groups": [], "forbidden": []}
         for destination in to:
-            by[self.parts.get(destination.broker, "links")].append(destination)
+            by[self.parts.get(destination[0], "links")].append(destination)
         plan = super().plan(envelope, by["links"], now)
         links = [LinkCopy(copy.neighbour, copy.destinations, TREE) for copy in plan.links]
         groups = [GroupCopy(GROUP, by["groups"])] if by["groups"] else []
@@ -55,14 +55,14 @@ def broker(monkeypatch: pytest.MonkeyPatch, parts: dict[int, str]) -> OneOverlay
 
 def copies(one: OneOverlay) -> list[tuple[int, int, list[int]]]:
     """Return the link, the tree and the destinations of all copies."""
-    return [(copy.link, copy.tree, [to[0] for to in copy.destinations]) for copy in one.of(EventCopy)]
+    return [(copy.link, copy.tree, [to[0] for to in copy.destinations]) for copy in copies_in(one.of(CopyRun))]
 
 
 def test_the_copies_of_a_plan_go_over_its_links_and_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     one = broker(monkeypatch, {})
     one.overlay.publish(publish(), [NEAR, FAR, FARTHER], 5, 0, 0.0)
     assert copies(one) == [(NEAR, TREE, [NEAR, FAR]), (OTHER, TREE, [FARTHER])]
-    assert all((copy.path, copy.delay_us) == ((ME,), 5) for copy in one.of(EventCopy))
+    assert all((copy.path, copy.delay_us) == ((ME,), 5) for copy in copies_in(one.of(CopyRun)))
 
 
 def test_copies_for_groups_go_over_links(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_copies_for_groups_at_a_relay_go_over_links(monkeypatch: pytest.MonkeyPa
     one = broker(monkeypatch, {FARTHER: "groups"})
     one.receive(NEAR, forward((9, NEAR), [OTHER, FARTHER], tree=TREE))
     assert copies(one) == [(OTHER, TREE, [OTHER]), (OTHER, 0, [FARTHER])]
-    assert all(copy.path == (9, NEAR, ME) for copy in one.of(EventCopy))
+    assert all(copy.path == (9, NEAR, ME) for copy in copies_in(one.of(CopyRun)))
 
 
 def test_a_copy_without_a_tree_follows_shortest_paths_at_a_relay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_neighbour_that_sends_a_copy_with_an_impossible_path_is_expelled(
 
 def test_an_invalid_plan_is_refused_before_a_copy_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     one = broker(monkeypatch, {})
-    monkeypatch.setattr(PartsByDestination, "plan", lambda *_: Plan([LinkCopy(NEAR, [Destination(FARTHER, 1, 0)])]))
+    monkeypatch.setattr(PartsByDestination, "plan", lambda *_: Plan([LinkCopy(NEAR, [(FARTHER, 1, 0)])]))
     with pytest.raises(PlanInvalid, match="not closer"):
         one.overlay.publish(publish(), [FARTHER], 0, 0, 0.0)
     assert copies(one) == []
