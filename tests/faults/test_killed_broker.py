@@ -241,7 +241,7 @@ async def everything_logged(port: int, until: EventId) -> list[EventId]:
             frame = await witness.expect(Deliver)
             found.append(EventId(frame.publisher, frame.sequence))
             if len(found) % 100 == 0:
-                await witness.send(Acknowledge(1, up_to=frame.deliveries[0].position))
+                await witness.send(Acknowledge(1, up_to=frame.deliveries[0][2]))
     return found
 
 

@@ -122,7 +122,7 @@ async def test_durable_subscriptions_survive_the_broker(tmp_path: Any) -> None:
         await client.subscribe("true", durable="mine")
         delivered = await client.expect(Deliver)
         assert delivered.event().attributes == {"n": 1}
-        await client.send(Acknowledge(1, (delivered.deliveries[0].position,), request=9))
+        await client.send(Acknowledge(1, (delivered.deliveries[0][2],), request=9))
         assert (await client.expect(Done)).request == 9
         assert server.status == "ready"
 

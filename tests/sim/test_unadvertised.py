@@ -37,7 +37,7 @@ def lost() -> bool:
 
 
 def test_without_the_gate_events_would_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AdvertisementGate, "_passes", lambda *_: True)
+    monkeypatch.setattr(AdvertisementGate, "holds", lambda *_: False)
     assert lost()
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
-from plait_broker.overlay.dissemination.strategy import Envelope
+from plait_broker.overlay.dissemination.strategy import EnvelopeFields
 from plait_broker.overlay.documents import DocumentHandler
 from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
@@ -44,11 +44,12 @@ MANY_CHANGES: Final = 30
 
 def _all_in_every_copy(right: Right) -> Right:
     def disseminate(
-        self: Forwarder, strategy: ShortestPaths, envelope: Envelope, to: Sequence[Destination], now: float
+        self: Forwarder, strategy: ShortestPaths, envelope: EnvelopeFields, to: Sequence[Destination], now: float
     ) -> Sequence[Destination]:
-        hops = [strategy.next_hop(destination[0], envelope.path) for destination in to]
+        _, _, tree, _, _, path = envelope
+        hops = [strategy.next_hop(destination[0], path) for destination in to]
         for neighbour in dict.fromkeys(hop for hop in hops if hop is not None):
-            self._send(neighbour, envelope, envelope.tree, to, now)
+            self._send(neighbour, envelope, tree, to, now)
         return ()
 
     return disseminate
@@ -198,7 +199,7 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 
 PLANTED: Final[dict[str, Planted]] = {
-    "forget_the_partition": Planted(Forwarder, "_disseminate", _all_in_every_copy, "calm"),
+    "forget_the_partition": Planted(Forwarder, "disseminate", _all_in_every_copy, "calm"),
     "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "calm"),
     "ignore_who_passed": Planted(ForwardingTable, "next_hop", _who_cares_who_passed, "flux"),
     "skip_uncovering": Planted(CoveringSet, "remove", _whatever_it_covered),
