@@ -9,7 +9,7 @@ from ..native import kernel
 from .event_frames import Delivery, Destination, EventFrame, deliver_head, forward_head
 
 ForwardFields: TypeAlias = tuple[EventFrame, int, int, int, tuple[int, ...], Sequence[Destination]]
-"""What a forward frame is made of: frame, tree, delay in microseconds, flags, path, destinations."""
+"""The fields of a forward frame: frame, tree, delay in microseconds, flags, path, destinations."""
 
 
 class DeliveryWriter:
