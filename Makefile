@@ -1,12 +1,11 @@
 # Everything a developer runs. Each target sets up .venv by itself; all that is needed is Python 3.11 or newer.
 #   make setup    .venv with locked dependencies and the workspace's packages, editable
-#   make setup-analytics  Spark into .venv, 400 MB: without it its tests skip, and plait analyze --engine duckdb works
-#   make test     the test suite
+#   make setup-analytics  Spark into .venv, 400 MB; plait analyze --engine duckdb needs none of it
+#   make test     the test suite; sets Spark up where there is Java, and says in its last line if there is none
 #   make lint     formatting, ruff, mypy --strict, the architecture tests
 #   make demo     the main job, shown
 #   make bench    the benchmarks, each next to its comparison; writes lab/BENCHMARKS.md
-#   make nightly  the slow suites: a million pairs, long fuzzing, Spark (which it fetches); as root with a Docker engine,
-#                 image-offline and e2e
+#   make nightly  the slow suites: a million pairs, long fuzzing; as root with a Docker engine, image-offline and e2e
 #   make kernel   build the native matching kernel into .venv, and say how it goes; make setup does so by itself where
 #                 it can, and PLAIT_NO_KERNEL=1 keeps it from that
 #   make docs     write anew what in docs/ and docker/ is written by programs
@@ -41,11 +40,13 @@ WITHOUT_KERNEL := tests/unit/core/wire/test_event_frames.py tests/unit/core/wire
 # One more than there are cores, for tests of real processes wait for those.
 WORKERS := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 test: .venv/.ready
+	@sh scripts/setup.sh --spark-tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=25 --durations-min=5 $(ARGS) || { [ $$? = 1 ] && \
 	  echo "what failed runs once more, by itself: a busy machine may fail a test once, a defect fails it again" && \
 	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 	@echo "once more without the native kernel: the wire, the protocol, the simulator"
 	@PLAIT_NATIVE=off $(BIN)/python -m pytest -q -n auto --dist worksteal $(WITHOUT_KERNEL)
+	@$(BIN)/python tests/support/spark.py
 
 lint: .venv/.ready
 	@$(BIN)/ruff format --check --quiet . || { echo "run make format"; exit 1; }
@@ -86,6 +87,7 @@ fuzz: .venv/.ready
 IN_IMAGE := core crypto client broker peer
 OURS := plait plait-core plait-crypto plait-broker plait-lab plait-peer plait-analytics
 lock:
+	@command -v uv >/dev/null || { echo "lock: uv is not installed: $(BIN)/pip install uv" >&2; exit 1; }
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --upgrade \
 	  --custom-compile-command "make lock" $(OURS:%=--no-emit-package %) \
 	  --group dev $(MEMBERS:%=%/pyproject.toml) -o requirements.lock
@@ -100,6 +102,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' broker/pyproject.toml)
 IMAGES := broker analytics
 IMAGE_ARGS = --build-arg VERSION=$(VERSION) --build-arg REVISION=$(shell git rev-parse --short HEAD)
 image:
+	@command -v docker >/dev/null || { echo "image: docker is not installed: apt-get install docker.io" >&2; exit 1; }
 	@for image in $(IMAGES); do \
 	  docker build $(IMAGE_ARGS) --build-arg KINDS=$$image --target $$image -t plait-$$image:$(VERSION) -f docker/Dockerfile . || exit 1; \
 	done
@@ -109,11 +112,11 @@ CONTEXT := docker requirements-analytics.lock $(IN_IMAGE) analytics
 OFFLINE := --network none --build-arg BUILDER=plait-base:bookworm --build-arg BASE=plait-base:bookworm
 image-offline:
 	@sh docker/base.sh plait-base:bookworm
-	@sh docker/wheels.sh build/wheels $(IMAGES)
+	@PYTHON_OF_IMAGE=3.11 sh docker/wheels.sh build/wheels $(IMAGES)
 	@for image in $(IMAGES) prometheus; do \
 	  mkdir -p build/wheels/$$image && \
 	  tar -c --exclude=target --exclude=__pycache__ --exclude='*.egg-info' --exclude='*.so' $(CONTEXT) build/wheels/$$image | \
-	    DOCKER_BUILDKIT=0 docker build --quiet $(OFFLINE) $(IMAGE_ARGS) --build-arg KINDS=$$image --target $$image \
+	    DOCKER_BUILDKIT=0 docker build --quiet --force-rm $(OFFLINE) $(IMAGE_ARGS) --build-arg KINDS=$$image --target $$image \
 	    -t plait-$$image:$(VERSION) -f docker/Dockerfile - >build/image.log 2>&1 || { tail build/image.log; exit 1; }; \
 	  docker image ls --format 'image: {{.Repository}}:{{.Tag}}, {{.Size}}' plait-$$image:$(VERSION); \
 	done

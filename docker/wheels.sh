@@ -6,7 +6,23 @@ set -eu
 cd "$(dirname "$0")/.."
 wheels="${1:-build/wheels}"
 [ "$#" -eq 0 ] || shift
-python="${PYTHON:-python3}"
+
+stop() {
+  echo "wheels: $1" >&2
+  exit 1
+}
+
+# A Python with pip, of the image's version where PYTHON_OF_IMAGE gives one. That of the environment comes first: the
+# kernel was built with it, so cargo builds nothing anew.
+suits() {
+  "$1" -m pip --version >/dev/null 2>&1 &&
+    case "$("$1" --version)" in "Python ${PYTHON_OF_IMAGE:-3}."*) ;; *) false ;; esac
+}
+python=""
+for each in ${PYTHON:-.venv/bin/python python3}; do
+  [ -n "$python" ] || ! suits "$each" || python="$each"
+done
+[ -n "$python" ] || stop "pip is not installed for Python ${PYTHON_OF_IMAGE:-3}: apt-get install python3-pip"
 pip="$python -m pip --quiet --disable-pip-version-check"
 sum() { # what the sources in some directories come to
   find "$@" -type f -not -path '*/target/*' -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -name '*.so' |
@@ -16,7 +32,9 @@ sum() { # what the sources in some directories come to
 fetch() { # LOCK DIRECTORY
   [ -f "$2/.fetched" ] && cmp -s "$1" "$2/.fetched" || {
     mkdir -p "$2"
-    $pip download --no-deps --require-hashes --only-binary :all: --no-binary pyspark -d "$2" -r "$1"
+    # Polars is what the bench compares with: 180 MB that no image needs.
+    awk '/^[^ ]/ { left_out = /^polars/ } !left_out' "$1" >"$2/.wanted"
+    $pip download --no-deps --require-hashes --only-binary :all: --no-binary pyspark -d "$2" -r "$2/.wanted"
     cp "$1" "$2/.fetched"
   }
 }
@@ -29,7 +47,7 @@ members() { # DIRECTORY MEMBER...
     made="$to/.$name=$(sum "$member")"
     [ ! -f "$made" ] || continue
     if [ "$member" = core/kernel ] && ! command -v cargo >/dev/null 2>&1; then
-      echo "wheels: no cargo here, so the images match in Python" >&2
+      echo "wheels: cargo is not installed, so the images match in Python" >&2
       continue
     fi
     rm -f "$to/.$name="* "$to/$name"-[0-9]*.whl

@@ -2,7 +2,8 @@
 # Make .venv with the locked dependencies, this workspace's members, and the native kernel where it can be built. Uses uv
 # where it is installed, else venv and pip.
 #   sh scripts/setup.sh MEMBER...    all of it; PLAIT_NO_KERNEL=1 leaves the kernel out
-#   sh scripts/setup.sh --analytics  Spark for plait-analytics, into the .venv that there is
+#   sh scripts/setup.sh --analytics  Spark for plait-analytics, into the .venv that there is, if there is Java
+#   sh scripts/setup.sh --spark-tests  the same for make test, which goes on without Spark, except where CI=true
 #   sh scripts/setup.sh --plots      matplotlib, for the plots of the laboratory
 #   sh scripts/setup.sh --kernel     the kernel alone, telling how it goes, and failing where it cannot be built
 set -eu
@@ -21,7 +22,7 @@ install_kernel_softly() {
   if [ -n "${PLAIT_NO_KERNEL:-}" ]; then
     did="native kernel left out, as PLAIT_NO_KERNEL asks"
   elif ! command -v cargo >/dev/null 2>&1; then
-    did="native kernel not built (no cargo)"
+    did="native kernel not built, for cargo is not installed"
   elif export CARGO_NET_RETRY=1 CARGO_HTTP_TIMEOUT=10 UV_HTTP_TIMEOUT=10 PIP_DEFAULT_TIMEOUT=10 PIP_RETRIES=1 &&
     install_kernel --quiet >/dev/null 2>&1 </dev/null; then
     did="native kernel built"
@@ -33,9 +34,25 @@ install_kernel_softly() {
 
 index_in_use() { .venv/bin/python -c 'import plait_core; print(plait_core.index_name())' 2>/dev/null || echo unknown; }
 
+# Java first, because it takes a second, and Spark is of no use without it. What was installed from this lock is kept.
+install_spark() {
+  .venv/bin/python -m plait_analytics.engines.java || return
+  cmp -s requirements-analytics.lock .venv/.spark && return
+  echo "setup: Spark, 400 MB"
+  install --quiet --require-hashes -r requirements-analytics.lock || return
+  cp requirements-analytics.lock .venv/.spark
+}
+
 if [ "${1:-}" = --analytics ]; then
-  install --quiet --require-hashes -r requirements-analytics.lock
-  command -v java >/dev/null 2>&1 || [ -n "${JAVA_HOME:-}" ] || echo "analytics: Spark is here, Java is not (17 or newer)" >&2
+  install_spark
+  exit
+fi
+
+if [ "${1:-}" = --spark-tests ]; then
+  install_spark || [ "${CI:-}" != true ] || {
+    echo "setup: the tests of Spark cannot run, and CI=true does not let them be skipped" >&2
+    exit 1
+  }
   exit
 fi
 
@@ -46,7 +63,7 @@ fi
 
 if [ "${1:-}" = --kernel ]; then
   command -v cargo >/dev/null 2>&1 || {
-    echo "kernel: cargo is not here, so it cannot be built; the Python index serves, with the same answers" >&2
+    echo "kernel: cargo is not installed, so it cannot be built; the Python index serves, with the same answers" >&2
     exit 1
   }
   install_kernel --verbose
@@ -54,6 +71,10 @@ if [ "${1:-}" = --kernel ]; then
   exit
 fi
 
+command -v "$python" >/dev/null 2>&1 || {
+  echo "setup: $python is not installed: apt-get install python3 python3-venv" >&2
+  exit 1
+}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "setup: $("$python" --version 2>&1) is too old; Plait needs Python 3.11 or newer (PYTHON=python3.12 make setup)" >&2
   exit 1
@@ -66,6 +87,10 @@ if [ "$tool" = uv ]; then
   [ -x .venv/bin/python ] || uv venv --quiet --python "$python" .venv
 else
   echo "setup: .venv by pip (a minute; uv would take seconds)"
+  "$python" -c 'import ensurepip' 2>/dev/null || [ -x .venv/bin/pip ] || {
+    echo "setup: the module venv of Python is not installed: apt-get install python3-venv" >&2
+    exit 1
+  }
   [ -x .venv/bin/pip ] || "$python" -m venv .venv
 fi
 install --quiet --require-hashes -r requirements.lock

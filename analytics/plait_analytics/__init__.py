@@ -6,7 +6,7 @@
 
 from .records.inventory import Inventory, SegmentFile, take_inventory
 from .tables.definitions import TABLES
-from .tables.lake import Lake
+from .tables.lake import Lake, read
 from .tables.table import Table
 
-__all__ = ["TABLES", "Inventory", "Lake", "SegmentFile", "Table", "take_inventory"]
+__all__ = ["TABLES", "Inventory", "Lake", "SegmentFile", "Table", "read", "take_inventory"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .adapter.link_writer import LinkWriter
 from .clients.connection import Connection
 from .clients.delivery import Deliveries
-from .clients.durable_delivery import DurableDelivery
+from .clients.durable.durable_delivery import DurableDelivery
 from .clients.sessions import Sessions
 from .outputs import ConnectionId
 from .settings import LiveSettings
@@ -45,7 +45,7 @@ class BacklogWriter:
         """Remember a connection that could take more than this burst."""
         if not connection.takes_data:
             return
-        if connection.relay_buffer.copies:
+        if connection.neighbour and connection.relay_buffer.copies:
             self.waiting[connection.id] = connection
         session = self._sessions.by_connection.get(connection.id)
         if session is not None:

@@ -26,16 +26,18 @@ from .adapter.overlay_adapter import OverlayAdapter
 from .adapter.overlay_parts import OverlayParts
 from .backlog import BacklogWriter
 from .clients.access import Caller, Gate
+from .clients.client_reports import ClientReports
 from .clients.client_requests import ClientRequests
 from .clients.confirmations import Confirmations
 from .clients.connection import Connection
 from .clients.delivery import Deliveries
-from .clients.durable_delivery import DurableDelivery
-from .clients.durable_subscriptions import DurableSubscriptions
+from .clients.durable.backlog_count import BacklogCount
+from .clients.durable.durable_delivery import DurableDelivery
+from .clients.durable.durable_subscriptions import DurableSubscriptions
+from .clients.durable.recovery import recover
 from .clients.handshake import HandshakeHandler
 from .clients.keepalive import Keepalive
 from .clients.publish_receipts import PublishReceipts
-from .clients.recovery import recover
 from .clients.sessions import Sessions
 from .clients.subscriptions import Subscriptions
 from .clients.teardown import Teardown
@@ -87,16 +89,15 @@ class Broker:
         me = self.id = new_id(randomness) if keys is None else keys.id
         self.log = recovered.log
         self.started_at = self._now = now
-        self.telemetry: BrokerTelemetry | None = None
         self._settings = LiveSettings(settings, gate)
         counters = self._counters = Counters()
         self._connections: dict[ConnectionId, Connection] = {}
         self._outgoing: dict[ConnectionId, Connection] = {}
         self.sessions = Sessions(randomness)
         self.confirmations = Confirmations(settings.confirm_timeout_s)
-        self.durables = DurableSubscriptions(self._settings, recovered)
-        observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         self._clock = WallClock(wall_us - round(now * 1_000_000))
+        self.durables = DurableSubscriptions(self._settings, recovered, self._clock)
+        observer = self._observer = EventObserver(me, EventHistory(), Tracing(me, self.sessions, now))
         context = BrokerContext(me, self.log, self._settings, self._clock, counters, self.confirmations, observer)
         parts = OverlayParts(context, keys, self._connections, self.sessions, randomness, now, index)
         overlay = self.overlay = parts.overlay
@@ -108,6 +109,7 @@ class Broker:
         self._tags: TagMatcher[WaitingEvent] = TagMatcher(counters.tags)
         durable_delivery = DurableDelivery(context, self.durables, self._subscriptions, deliveries, self._tags)
         self._durable_delivery = durable_delivery
+        self._backlog_count = BacklogCount(self.durables, self.interest)
         teardown = self._teardown = Teardown(counters, self.sessions, self.interest, self._subscriptions)
         self._admission = Admission(context)
         sealed = SealedEvents(counters, self._tags, self.interest, overlay.remote_interest)
@@ -154,17 +156,23 @@ class Broker:
         self._settings.replace(settings, gate)
         self.overlay.give_up(settings.linking.forget)
 
+    @property
+    def telemetry(self) -> BrokerTelemetry | None:
+        """The records of events, while they are recorded."""
+        return self._observer.telemetry
+
     def observe(self, settings: TelemetrySettings, records: int = RING_RECORDS) -> BrokerTelemetry:
         """Record events from now on. The caller takes the records before there are more than `records`."""
-        self.telemetry = telemetry = BrokerTelemetry(settings, self.wall_us(0.0), records)
+        telemetry = BrokerTelemetry(settings, self.wall_us(0.0), records)
         self._observer.observe(telemetry)
+        for session in self.sessions.all():
+            telemetry.connected(session)
         for party in self.interest.parties:
             telemetry.subscribed(party)
         return telemetry
 
     def unobserve(self) -> None:
         """Stop recording."""
-        self.telemetry = None
         self._observer.observe(None)
 
     def drain(self, now: float) -> None:
@@ -190,8 +198,13 @@ class Broker:
         return self.draining and not self._connections and self.durables.idle and not waits
 
     def serves_http(self, address: str) -> None:
-        """Announce the broker's HTTP side to clients: `http://HOST:PORT`."""
+        """Announce the broker's HTTP side to clients and pages: `http://HOST:PORT`."""
         self._handshake.http = address
+
+    @property
+    def http(self) -> str:
+        """The address of the HTTP side, without a host if it is on all addresses; empty without one."""
+        return self._handshake.http
 
     # --- status -------------------------------------------------------------------------------------------------------
 
@@ -200,10 +213,25 @@ class Broker:
         return self._clock.wall_us(now)
 
     @property
+    def now_us(self) -> int:
+        """The broker's calendar time at its last step."""
+        return self._clock.wall_us(self._now)
+
+    @property
+    def up_s(self) -> float:
+        """Time since its start, at its last step."""
+        return self._now - self.started_at
+
+    @property
     def counters(self) -> Counters:
         """The counters, up to date."""
         self._deliveries.count()
         return self._counters
+
+    @property
+    def client_reports(self) -> ClientReports:
+        """Return the reports of clients about their deliveries."""
+        return self._subscriptions.reports
 
     @property
     def connections(self) -> list[tuple[Connection, float]]:
@@ -220,7 +248,7 @@ class Broker:
         return {
             "name": self.settings.name,
             "id": id_text(self.id),
-            "uptime_s": round(self._now - self.started_at, 3),
+            "uptime_s": round(self.up_s, 3),
             "draining": self.draining,
             "sessions": len(self.sessions),
             "links": len(self._connections),
@@ -348,7 +376,14 @@ class Broker:
     def fetched(self, ticket: int, records: Sequence[LogRecord], lost: bool, error: str | None, now: float) -> None:
         """Take the answer to a Fetch."""
         self._now = now
-        self._durable_delivery.fetched(ticket, records, lost, error, now)
+        if self._requests.fetched(ticket, records, error, now):
+            return
+        if not self._backlog_count.fetched(ticket, records, error, now):
+            self._durable_delivery.fetched(ticket, records, lost, error, now)
+
+    def trimmed(self, first_position: int) -> None:
+        """Note that the log has deleted what is before a position."""
+        self._durable_delivery.trimmed(first_position)
 
     def probed(self, ticket: int, fits: Sequence[Fit] | None, now: float) -> None:
         """Take the answer to a Probe: a Fit for each of its deposits, or None for a malformed opening."""
@@ -389,6 +424,7 @@ class Broker:
             self._subscriptions.due_at,
             self.confirmations.due_at,
             max(self.durables.due_at, now),
+            max(self._backlog_count.due_at, now),
         )
         # Most turns need no call for these
         if self._observer.marked or self.explainer.queries.pending or self._tags.waits or self.system.live:
@@ -406,6 +442,8 @@ class Broker:
         if counters.bytes_in >= history.shed_at_bytes:
             history.shed(counters.bytes_in)
         outputs: list[Output] = self.durables.take(now) if now >= self.durables.due_at else []
+        if now >= self._backlog_count.due_at:
+            outputs += self._backlog_count.take(now)
         if self._tags.to_ask:
             outputs += self._tags.take_probes()
         self._take_sends(outputs, now)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from plait_core.matching import Index
     from plait_core.wire import EventFrame
 
+    from .clients.client_reports import ClientReports
     from .clients.connection import Connection
     from .clients.delivery_queue import Waiting
     from .clients.sessions import ClientAdvertisement, DurableSubscription, Session, Subscription
@@ -59,11 +60,21 @@ class DurablesView(Protocol):
     def position_of(self, id: EventId) -> int | None: ...
 
 
+class IncidentsView(Protocol):
+    """The incidents that the broker has recorded."""
+
+    @property
+    def recorded(self) -> int: ...
+    def describe(self, after: int, now: float) -> list[Json]: ...
+
+
 class ExplainerView(Protocol):
-    """The history of events and the resources of the process."""
+    """The history of events, the incidents and the resources of the process."""
 
     @property
     def history(self) -> EventHistory: ...
+    @property
+    def incidents(self) -> IncidentsView: ...
     def resources(self) -> Json: ...
 
 
@@ -86,9 +97,17 @@ class BrokerView(Protocol):
     @property
     def started_at(self) -> float: ...
     @property
+    def up_s(self) -> float: ...
+    @property
+    def now_us(self) -> int: ...
+    @property
     def draining(self) -> bool: ...
     @property
+    def http(self) -> str: ...
+    @property
     def counters(self) -> Counters: ...
+    @property
+    def client_reports(self) -> ClientReports: ...
     @property
     def connections(self) -> list[tuple[Connection, float]]: ...
     @property

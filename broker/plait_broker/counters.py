@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from plait_core.wire.frame_types.session_frames import Unseen
+
 from .drop_reasons import DropReason
 from .histograms import DelayHistogram
 
@@ -41,5 +43,11 @@ class Counters:
     rejected: Counter[str] = field(default_factory=Counter)
     """Refused connections and requests, by Code."""
     dropped: Counter[DropReason] = field(default_factory=Counter)
+    handed_out: int = 0
+    """Deliveries that clients have handed to their applications, as reported."""
+    client_dropped: Counter[Unseen] = field(default_factory=Counter)
+    """Deliveries that clients have dropped, as reported. It is kept when their subscriptions end."""
+    client_reports: Counter[str] = field(default_factory=Counter)
+    """Reports of clients about deliveries, by outcome."""
     tags: Counter[str] = field(default_factory=Counter)
     """Tests of sealed events, their results, and the events that passed untested."""

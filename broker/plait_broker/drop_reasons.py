@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 
 class DropReason(StrEnum):
@@ -27,3 +29,27 @@ class DropReason(StrEnum):
     UNREACHABLE = "unreachable"  # its destination was unreachable for too long
     OVERLAY_FULL = "overlay_full"  # too many events waited for its destination
     RETENTION = "retention"  # the log had deleted it, or it was damaged, before a durable subscription read it
+    DISCARDED = "discarded"  # its durable subscription was removed, or moved past it, on request
+
+
+LATE: Final = frozenset({DropReason.LATE})
+"""A delivery that was dropped because it was late, as its subscription demands. Late events are no losses."""
+
+LOST: Final = frozenset(
+    {
+        DropReason.DURABILITY, DropReason.GONE, DropReason.INVALID, DropReason.OUTBOX_BYTES, DropReason.OUTBOX_ITEMS,
+        DropReason.OVERLAY_FULL, DropReason.RETENTION, DropReason.UNREACHABLE,
+    }
+)  # fmt: skip
+"""A subscription misses the event, and nobody has asked for that. The other drops follow from a lifetime, a right or a
+repetition, or no subscription matched."""
+
+
+def count_lost(dropped: Mapping[DropReason, int] | Mapping[str, float]) -> float:
+    """Return the losses among drops by reason."""
+    return sum(count for reason, count in dropped.items() if reason in LOST)
+
+
+def count_late(dropped: Mapping[DropReason, int] | Mapping[str, float], flagged: float) -> float:
+    """Return the late events: those among drops by reason, and those that were delivered with a flag."""
+    return flagged + sum(count for reason, count in dropped.items() if reason in LATE)

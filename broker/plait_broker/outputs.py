@@ -56,6 +56,15 @@ class Cursor:
     filter: str
     acknowledged: int
     beyond: tuple[int, ...] = ()
+    earlier: tuple[tuple[int, str], ...] = ()
+    """Filters that were in force before, each with the last position for which it was, ascending."""
+    seen_us: int = 0
+    """Calendar time at which its client was last connected; 0 if that is not known."""
+
+    @property
+    def last_position(self) -> int:
+        """The highest position that it names: positions are assigned anew from beyond it."""
+        return max((self.acknowledged, *self.beyond, *(up_to for up_to, _ in self.earlier)))
 
 
 @dataclass(frozen=True, slots=True)

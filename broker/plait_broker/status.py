@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from plait_core.ids import id_text
 from plait_core.values import Json
+
+from .drop_reasons import count_late, count_lost
 
 if TYPE_CHECKING:
     from plait_core.filters import Filter
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 SHOWN_MAX: Final = 1024
 """Advertisements of other brokers, and filters of theirs, in one description: what a person can look through."""
 
+NOTHING_REPORTED: Final[Json] = {"handed_out": None, "client_waiting": None, "client_dropped": {}}
+"""The facts about deliveries in a client that has not reported about them."""
+
 PINGS_COUNTED: Final = 16
 """Last pings to a broker over which its loss ratio is computed: those of about eight seconds."""
 
@@ -43,7 +48,8 @@ def counters_facts(counters: Counters) -> Json:
         "forwarded": counters.forwarded,
         "arrived": counters.arrived,
         "confirmed": counters.confirmed,
-        "late": counters.late,
+        "late": count_late(counters.dropped, counters.late),
+        "lost": count_lost(counters.dropped),
         "refused": counters.refused,
         "delivery_delay_ms": _percentiles_ms(counters.delivery_delays),
         "matching_ms": _percentiles_ms(counters.matching_times),
@@ -55,6 +61,9 @@ def counters_facts(counters: Counters) -> Json:
         "faults": dict(sorted(counters.faults.items())),
         "rejected": dict(sorted(counters.rejected.items())),
         "tags": dict(sorted(counters.tags.items())),
+        "handed_out": counters.handed_out,
+        "client_dropped": {reason.value: count for reason, count in sorted(counters.client_dropped.items())},
+        "client_reports": dict(sorted(counters.client_reports.items())),
     }
 
 
@@ -100,8 +109,26 @@ def client_facts(session: Session) -> Json:
         "pending": sum(len(subscription.outbox) for subscription in session.subscriptions.values()),
         "pending_bytes": session.queued_bytes,
         "delay_ms": session.link_delay_us / 1000,
-        "slow": any(subscription.slow for subscription in session.subscriptions.values()),
+        "slow": any(is_slow(subscription) for subscription in session.subscriptions.values()),
     }
+
+
+def delivery_facts(subscription: Subscription) -> Json:
+    """Describe what became of a subscription's deliveries in its client. None: the client has not reported it."""
+    figures = subscription.figures
+    if figures is None:
+        return NOTHING_REPORTED
+    return {
+        "handed_out": figures.handed_out,
+        "client_waiting": figures.waiting,
+        "client_dropped": {reason.value: count for reason, count in sorted(figures.dropped.items())},
+    }
+
+
+def is_slow(subscription: Subscription) -> bool:
+    """Return whether a subscriber falls behind: its queue here was half full, or its client's buffer is."""
+    figures = subscription.figures
+    return subscription.slow or (figures is not None and 2 * figures.waiting >= subscription.terms.items_max)
 
 
 def subscription_facts(subscription: Subscription) -> Json:
@@ -119,9 +146,72 @@ def subscription_facts(subscription: Subscription) -> Json:
         "pending": len(subscription.outbox),
         "pending_bytes": subscription.outbox.bytes,
         "in_flight": len(subscription.durable.in_flight) if subscription.durable is not None else 0,
-        "slow": subscription.slow,
+        "slow": is_slow(subscription),
+        "late": count_late(subscription.dropped, subscription.late),
+        "lost": count_lost(subscription.dropped),
         "dropped": {reason.value: count for reason, count in sorted(subscription.dropped.items())},
+        **delivery_facts(subscription),
     }
+
+
+def backlog_facts(durable: DurableSubscription | None, now_us: int) -> Json:
+    """Describe the backlog of a durable subscription, and when a client was last connected that held it. `counted` is
+    False while the log is still being read to count it."""
+    if durable is None:
+        return {}
+    backlog, seen_s = durable.backlog, _absence_s(durable, now_us)
+    return {
+        "owner": durable.owner,
+        "pending": backlog.events,
+        "pending_bytes": backlog.bytes,
+        "oldest_s": _age_s(backlog.oldest_us, now_us),
+        "counted": backlog.complete,
+        "seen_s": None if seen_s is None else round(seen_s, 1),
+        "acknowledged": durable.acknowledged,
+    }
+
+
+def _age_s(since_us: int, now_us: int) -> float | None:
+    return round(max(0, now_us - since_us) / 1_000_000, 1) if since_us else None
+
+
+def _absence_s(durable: DurableSubscription, now_us: int) -> float | None:
+    """Return for how long no client was connected that held it: 0 while one is, None if the log knows of none."""
+    if durable.held:
+        return 0.0
+    return _age_s(durable.seen_us, now_us)
+
+
+class DurableTotals(NamedTuple):
+    """All durable subscriptions of a broker together."""
+
+    subscriptions: int
+    orphans: int
+    """Durable subscriptions that no connected client holds."""
+    away_s: float
+    """The longest time for which one of these had none; from the start of the broker if the log knows of none."""
+    events: int
+    bytes: int
+    oldest_s: float
+    uncounted: int
+    """Durable subscriptions whose backlog is not completely counted."""
+
+
+def durable_totals(broker: BrokerView) -> DurableTotals:
+    """Return the totals of all durable subscriptions."""
+    durables, now_us = broker.durables.all(), broker.now_us
+    orphans = [durable for durable in durables if not durable.held]
+    up_s = broker.up_s
+    absences = (_absence_s(durable, now_us) for durable in orphans)
+    return DurableTotals(
+        len(durables),
+        len(orphans),
+        max((up_s if absence is None else absence for absence in absences), default=0.0),
+        sum(durable.backlog.events for durable in durables),
+        sum(durable.backlog.bytes for durable in durables),
+        max((_age_s(durable.backlog.oldest_us, now_us) or 0.0 for durable in durables), default=0.0),
+        sum(not durable.backlog.complete for durable in durables),
+    )
 
 
 def absent_durable_facts(durable: DurableSubscription) -> Json:
@@ -140,7 +230,10 @@ def absent_durable_facts(durable: DurableSubscription) -> Json:
         "pending_bytes": 0,
         "in_flight": 0,
         "slow": False,
+        "late": 0,
+        "lost": 0,
         "dropped": {},
+        **NOTHING_REPORTED,
     }
 
 
@@ -177,8 +270,12 @@ def describe_clients(broker: BrokerView) -> list[Json]:
 def describe_subscriptions(broker: BrokerView) -> list[Json]:
     """List the subscriptions, including durable ones without a client."""
     away = [durable for durable in broker.durables.all() if durable.subscription is None]
-    all_facts = [*map(subscription_facts, broker.interest.subscriptions), *map(absent_durable_facts, away)]
-    return [{"id": f"{broker.settings.name}/{facts['number']}", **facts} for facts in all_facts]
+    found = [(subscription_facts(one), one.durable) for one in broker.interest.subscriptions]
+    found += [(absent_durable_facts(durable), durable) for durable in away]
+    return [
+        {"id": f"{broker.settings.name}/{facts['number']}", **facts, **backlog_facts(durable, broker.now_us)}
+        for facts, durable in found
+    ]
 
 
 def describe_advertisements(broker: BrokerView) -> list[Json]:

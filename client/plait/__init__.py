@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from .client import Client, connect
     from .errors import (
         AddressInvalid,
+        ArgumentInvalid,
         AuthFailed,
         BufferFull,
         Closed,
+        ConfigurationInvalid,
         ConnectionLost,
         DeadlineMissed,
         Draining,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         Error,
         EventInvalid,
         FilterError,
+        FilterNeverTrue,
         FilterRefused,
         FilterSyntax,
         FilterTooComplex,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         NotAvailable,
         PayloadTooLarge,
         Refused,
+        RequestFailed,
         Timeout,
     )
     from .event import Event, Verified
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from .receipt import Receipt
     from .sealing import Seal
     from .subscription import Subscription
+    from .version import __version__
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -63,9 +68,11 @@ else:
             ".client": ("Client", "connect"),
             ".errors": (
                 "AddressInvalid",
+                "ArgumentInvalid",
                 "AuthFailed",
                 "BufferFull",
                 "Closed",
+                "ConfigurationInvalid",
                 "ConnectionLost",
                 "DeadlineMissed",
                 "Draining",
@@ -73,6 +80,7 @@ else:
                 "Error",
                 "EventInvalid",
                 "FilterError",
+                "FilterNeverTrue",
                 "FilterRefused",
                 "FilterSyntax",
                 "FilterTooComplex",
@@ -83,6 +91,7 @@ else:
                 "NotAvailable",
                 "PayloadTooLarge",
                 "Refused",
+                "RequestFailed",
                 "Timeout",
             ),
             ".event": ("Event", "Verified"),
@@ -96,6 +105,7 @@ else:
             ".options.keyword_options": ("ConnectOptions", "EventOptions", "PublishOptions", "SubscribeOptions"),
             ".options.settings": ("Buffer", "Outbox", "Reconnect"),
             ".subscription": ("Subscription",),
+            ".version": ("__version__",),
         },
         submodules=("sync", "testing"),
     )
@@ -103,11 +113,13 @@ else:
 __all__ = [
     "AddressInvalid",
     "Advertisement",
+    "ArgumentInvalid",
     "AuthFailed",
     "Buffer",
     "BufferFull",
     "Client",
     "Closed",
+    "ConfigurationInvalid",
     "ConnectOptions",
     "ConnectionLost",
     "DeadlineMissed",
@@ -121,6 +133,7 @@ __all__ = [
     "F",
     "Filter",
     "FilterError",
+    "FilterNeverTrue",
     "FilterRefused",
     "FilterSyntax",
     "FilterTooComplex",
@@ -140,6 +153,7 @@ __all__ = [
     "Receipt",
     "Reconnect",
     "Refused",
+    "RequestFailed",
     "Rerouted",
     "Seal",
     "SessionStats",
@@ -149,6 +163,7 @@ __all__ = [
     "SubscriptionStats",
     "Timeout",
     "Verified",
+    "__version__",
     "connect",
     "parse",
     "peer",

@@ -95,6 +95,10 @@ class Advertisement:
         else:
             driver.session.desired.cancel(request)
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "matching" if self.matching else "no subscription needs it"
+        return f"<Advertisement {self.filter!r:.100}: {state}>"
+
     async def __aenter__(self) -> Advertisement:
         return self
 

@@ -4,25 +4,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from plait_core import Event as CoreEvent
 from plait_core import Randomness, id_text, new_id
-from plait_core.filters import as_filter
 
-from . import hints, request_reply, sealing
+from . import request_reply, sealing
 from .advertisement import Advertisement
 from .driver import Dial, Driver, logger, tcp_dial
-from .errors import ConnectionLost, FrameError, NotAvailable, Timeout
+from .errors import AuthFailed, ConnectionLost, FrameError, NotAvailable, Timeout
 from .event import Event
 from .opening import Opening
-from .options.addresses import DEFAULT_URL, parse_addresses
 from .options.conversion import event_parts, plain_attributes, reader_of
+from .options.durations import Duration, seconds
 from .options.keyword_options import (
     CONNECT_OPTIONS,
     EVENT_OPTIONS,
@@ -35,7 +34,9 @@ from .options.keyword_options import (
     check_names,
     documented,
 )
-from .options.settings import DEFAULT_BUFFER, ConfirmLevel, FilterLike, Seconds, SessionSettings
+from .options.settings import DEFAULT_BUFFER, ConfirmLevel, FilterLike, SessionSettings
+from .options.target import Target, select_target
+from .options.trust import SYSTEM
 from .options.validation import (
     check_connecting,
     check_priority,
@@ -43,14 +44,19 @@ from .options.validation import (
     checked_buffer,
     checked_payload,
     confirmation,
+    durable_name,
     is_manual,
     late_policy,
     lifetime_us,
     microseconds,
+    name_of_durable,
     outbox_of,
     reconnecting,
     starting_point,
+    timeout_s,
+    usable_filter,
 )
+from .protocol import hints
 from .protocol.session import NO_HEADERS, Session, SessionStats
 from .protocol.subscription_state import Terms
 from .receipt import Receipt, fast_receipt
@@ -62,8 +68,9 @@ T = TypeVar("T")
 class Client:
     """A client of one home broker. It reconnects by itself. Made by `connect`; use it from one event loop."""
 
-    def __init__(self, session: Session, dial: Dial, timeout_s: float) -> None:
+    def __init__(self, session: Session, dial: Dial, timeout_s: float, target: Target) -> None:
         loop = asyncio.get_running_loop()
+        self._target = target
         self._session = session
         self._driver = Driver(session, dial, loop)
         self._timeout_s = timeout_s
@@ -84,18 +91,19 @@ class Client:
         publish. A slow subscriber does not slow you down. The broker drops events that exceed its queue, by its own
         policy, and notifies it. Use `confirm="subscribers"` to publish no faster than the subscribers read.
         """
+        confirm: ConfirmLevel = "none"
+        timeout = None
         if options:
             check_names("publish", options, PUBLISH_OPTIONS)
-            seal = options.get("seal")
+            confirm = options.get("confirm", "none")
+            seal, timeout = options.get("seal"), timeout_s(options.get("timeout"))
             if seal is not None:
                 event, payload = await sealing.sealed(seal, event, payload, self._session.publisher)
         if self._session.publishes.full:
             await self._driver.wait_for_room()
-        confirm = options.get("confirm", "none") if options else "none"
         seq = self._enqueue(event, payload, options, confirm)
         if confirm == "none":
             return fast_receipt((self._session.publisher, seq, None))
-        timeout = options.get("timeout")
         try:
             async with asyncio.timeout(timeout):
                 matched = await self._driver.confirmation(seq)
@@ -130,8 +138,7 @@ class Client:
         - `rate`: the expected rate, in events per second.
         - `schema`: attributes that each event published through the advertisement has, with their types.
         """
-        checked = as_filter(filter)
-        checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
+        checked = usable_filter(filter)
         check_schema(schema)
 
         async def open() -> Advertisement:
@@ -140,7 +147,7 @@ class Client:
             await driver.completed(request)
             return Advertisement(self, driver, advertised, checked, schema)
 
-        return Opening(open)
+        return Opening(open, f"advertise({checked.text!r:.80})")
 
     # --- subscribing --------------------------------------------------------------------------------------------------
 
@@ -166,17 +173,18 @@ class Client:
         """
         if options:
             check_names("subscribe", options, SUBSCRIBE_OPTIONS)
-        checked, unseal = as_filter(filter), options.get("unseal")
+        checked, unseal = usable_filter(filter), options.get("unseal")
         reader = None if unseal is None else sealing.Reader(checked, unseal)
         checked = checked if reader is None else reader.routed
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
-        start, start_at = starting_point(options.get("start", "new"))
+        durable = durable_name(options.get("durable"))
+        start, start_at = starting_point(options.get("start", "new"), durable)
         terms = Terms(
             checked,
             microseconds(options.get("within"), "within"),
             late_policy(options.get("late", "drop")),
             checked_buffer(options.get("buffer", DEFAULT_BUFFER)),
-            options.get("durable") or "",
+            durable,
             start,
             start_at,
             b"" if reader is None else reader.deposit,
@@ -196,13 +204,13 @@ class Client:
                 raise
             return subscription
 
-        return Opening(open)
+        return Opening(open, f"subscribe({checked.text!r:.80})")
 
     def subscribe_pattern(self, pattern: object, **options: object) -> Opening[Subscription[Event]]:
         """Subscribe to a composite event. Not in this version."""
         raise NotAvailable("composite subscriptions", hint="they come with a later version")
 
-    def predict(self, filter: FilterLike, *, within: Seconds | None = None) -> None:
+    def predict(self, filter: FilterLike, *, within: Duration | None = None) -> None:
         """Predict on-time delivery before subscribing. Not in this version."""
         raise NotAvailable("delivery prediction", hint="it comes with a later version")
 
@@ -213,20 +221,44 @@ class Client:
         event: object,
         payload: bytes = b"",
         *,
-        timeout: float = 2.0,
+        timeout: Duration = 2.0,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
     ) -> Event:
-        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time."""
-        return await self._inbox.request(event, payload, timeout, headers, priority)
+        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time, and RequestFailed
+        when the responder raised an exception.
 
-    async def rtt(self, timeout: float | None = None) -> float:
+        `RequestFailed` has the type and the text of the exception."""
+        return await self._inbox.request(event, payload, seconds(timeout, "timeout"), headers, priority)
+
+    # --- durable subscriptions ----------------------------------------------------------------------------------------
+
+    async def remove_durable(self, name: str, *, force: bool = False) -> None:
+        """Remove a durable subscription of this client's principal at its broker, with the events that wait for it.
+
+        - `force`: remove it even if a connected client holds it. That client gets a notice.
+        """
+        request = self._session.desired.remove_durable(name_of_durable(name), self._driver.now(), force=force)
+        await self._driver.completed(request)
+
+    async def seek_durable(self, name: str, start: str | int | datetime, *, force: bool = False) -> None:
+        """Move the place of a durable subscription of this client's principal. Events before it are discarded, those
+        after it are delivered (again).
+
+        - `start`: "new", "all", a datetime, or a log position.
+        - `force`: move it even if a connected client holds it. That client reads on from the new place.
+        """
+        place, place_at = starting_point(start, name_of_durable(name))
+        request = self._session.desired.seek_durable(name, place, place_at, self._driver.now(), force=force)
+        await self._driver.completed(request)
+
+    async def rtt(self, timeout: Duration | None = None) -> float:
         """Ping the home broker and return the smoothed round-trip time in seconds."""
         self._driver.check()
         async with self._deadline(timeout, "no answer to a ping"):
             return await self._driver.pong(self._session.ping(self._driver.now()))
 
-    async def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._driver.check()
         async with self._deadline(timeout, "not everything was processed"):
@@ -283,10 +315,11 @@ class Client:
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    async def drain(self, timeout: float = 30.0) -> None:
+    async def drain(self, timeout: Duration = 30.0) -> None:
         """Close in order: take no new events, deliver the queued ones, flush what was published, then close."""
+        limit_s = seconds(timeout, "timeout", zero=True)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit_s):
                 for subscription in list(self._subscriptions):
                     await subscription.drain(timeout)
                     self._subscriptions.pop(subscription, None)
@@ -295,13 +328,15 @@ class Client:
         except TimeoutError as error:
             if isinstance(error, Timeout):
                 raise
-            raise Timeout(f"not drained within {timeout:g} s") from None
+            raise Timeout(f"not drained within {limit_s:g} s") from None
         finally:
             await self.close()
 
     async def close(self) -> None:
         """Close now. Send what was published if there is a connection; discard queued events."""
         unsent = self._session.publishes.items if not self._session.is_open else 0
+        for state in self._session.desired.subscriptions.values():
+            state.discard_queue()  # first: the last report to the broker counts them
         try:
             await self._driver.close()
         finally:
@@ -313,6 +348,12 @@ class Client:
                 await asyncio.wait(workers)
         if unsent:
             logger.warning("closed without a connection: %d publishes were never sent or confirmed", unsent)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "connected to" if self.connected else "not connected to"
+        broker = "" if self.closed else f" {self.broker or 'a broker'} at {self._session.connection.address}"
+        count = len(self._subscriptions)
+        return f"<{type(self).__name__} {self.name}: {state}{broker}, {count} subscription{'s' * (count != 1)}>"
 
     async def __aenter__(self) -> Client:
         return self
@@ -337,7 +378,7 @@ class Client:
             last, address = self._session.connection.error, self._session.connection.address
             await self._driver.close()
             raise ConnectionLost(
-                f"not connected to {address} within {self._timeout_s:g} s"
+                f"not connected to {address}{self._target.origin} within {self._timeout_s:g} s"
                 + (f": {last.message}" if last is not None else ""),
                 hint=hints.NO_BROKER
                 if isinstance(last, FrameError)
@@ -345,7 +386,12 @@ class Client:
             ) from last
         except ConnectionLost as lost:
             await self._driver.close()
+            lost.message += self._target.origin
             lost.hint = hints.hint(self._session.connection.address, lost.message)
+            raise
+        except AuthFailed as refused:
+            await self._driver.close()
+            refused.message += self._target.token_origin(self._session.connection.address)
             raise
         except FrameError as error:
             await self._driver.close()
@@ -358,6 +404,10 @@ class Client:
     async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
         """Publish the reply to a request."""
         await request_reply.publish_reply(self, request, reply, payload)
+
+    async def reply_failure(self, event: Event, error: Exception) -> None:
+        """Reply to an event with the error that its handling raised, if the event is a request without a reply."""
+        await request_reply.publish_failure(self, event, error)
 
     def forget_subscription(self, subscription: Subscription[Any]) -> None:
         """Remove a subscription that has ended."""
@@ -406,8 +456,9 @@ class Client:
             driver.flush_soon()
         return seq
 
-    def _deadline(self, timeout: float | None, what: str) -> _Deadline:
-        return _Deadline(self._timeout_s if timeout is None else timeout, what)
+    def _deadline(self, timeout: Duration | None, what: str) -> _Deadline:
+        limit_s = timeout_s(timeout)
+        return _Deadline(self._timeout_s if limit_s is None else limit_s, what)
 
 
 class _Deadline:
@@ -444,29 +495,32 @@ def connect(
 ) -> Opening[Client]:
     """Connect to a broker: `async with plait.connect() as client`, or `client = await plait.connect()`.
 
-    - `url`: one URL, or several that are tried in turn. Default: PLAIT_URL, else plait://127.0.0.1:4680.
+    - `url`: one URL or HOST:PORT, or several that are tried in turn. Default: the address that `plait` commands use,
+      too: PLAIT_URL, else the context that PLAIT_CONTEXT names, else the context in use, else plait://127.0.0.1:4680.
     - `dial`, `randomness`: replaced by tests.
     """
     check_names("connect", options, CONNECT_OPTIONS)
     check_connecting(url, options)
-    addresses = parse_addresses(url if url is not None else os.environ.get("PLAIT_URL") or DEFAULT_URL)
     random_source = randomness if randomness is not None else random.SystemRandom()
-    name, auth, timeout_s = options.get("name"), options.get("auth"), options.get("timeout", 5.0)
+    name, auth, limit_s = options.get("name"), options.get("auth"), seconds(options.get("timeout", 5.0), "timeout")
+    target = select_target(url, options.get("context"), authenticated=auth is not None)
+    tls = options.get("tls")
+    certificates = target.trust.context() if target.tls and target.trust != SYSTEM else None
     settings = SessionSettings(
         name if name is not None else _default_name(random_source),
         reconnecting(options.get("reconnect")),
-        options.get("heartbeat", 2.0),
-        timeout_s,
+        seconds(options.get("heartbeat", 2.0), "heartbeat"),
+        limit_s,
         outbox_of(options.get("outbox")),
     )
 
     def token() -> str | None:
-        return auth() if callable(auth) else auth
+        return auth() if callable(auth) else target.token if auth is None else auth
 
     async def open() -> Client:
-        session = Session(addresses, settings, random_source, token)
-        client = Client(session, dial if dial is not None else tcp_dial(options.get("tls")), timeout_s)
+        session = Session(target.addresses, settings, random_source, token)
+        client = Client(session, dial if dial is not None else tcp_dial(tls, certificates), limit_s, target)
         await client.start()
         return client
 
-    return Opening(open)
+    return Opening(open, f"connect({target.url!r})")

@@ -445,9 +445,12 @@ def _reason(error: BaseException | None) -> str:
     return str(error) or type(error).__name__
 
 
-def tcp_dial(tls: ssl.SSLContext | bool | None) -> Dial:
-    """Return a function that opens TCP connections, with TLS for `plaits://` addresses or when `tls` is given."""
-    made: list[ssl.SSLContext] = []
+def tcp_dial(tls: ssl.SSLContext | bool | None, default: ssl.SSLContext | None = None) -> Dial:
+    """Return a function that opens TCP connections, with TLS for `plaits://` addresses or when `tls` is given.
+
+    `default` has the certificates for TLS unless `tls` is a context itself; None means the system's authorities.
+    """
+    made = [] if default is None else [default]
 
     def context() -> ssl.SSLContext:
         if isinstance(tls, ssl.SSLContext):

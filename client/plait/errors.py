@@ -5,12 +5,16 @@ Error                        (plait_core.PlaitError)
 │   └── PayloadTooLarge      the payload exceeds the limit
 ├── FilterError              local: an unusable filter; has .text, .column and .caret()
 │   ├── FilterSyntax
-│   └── FilterTooComplex
-├── AddressInvalid           local: a URL that names no broker
-├── NotAvailable             local: an argument or feature that this version does not have
+│   ├── FilterTooComplex
+│   └── FilterNeverTrue      no event can match it
+├── ArgumentInvalid          local: a wrong argument; also a ValueError
+│   └── AddressInvalid       a URL, or the name of a context, that names no broker
+├── ConfigurationInvalid     local: a saved context, or a file that one or PLAIT_TOKEN_FILE names, is not usable
+├── NotAvailable             local: a feature that this version, or this installation, does not have
 ├── Closed                   the application has closed the client or subscription
 ├── ConnectionLost           reconnecting was given up, or the outcome of a publish is unknown
 ├── Timeout                  no answer in time; also a TimeoutError
+├── RequestFailed            the responder of a request raised an exception
 ├── DeadlineMissed           the event's lifetime ended before it was confirmed
 ├── BufferFull               a bounded queue is full, and its policy is to raise
 ├── Refused                  the broker refused a request; has .code
@@ -31,6 +35,7 @@ from typing import Final
 from plait_core import (
     EventInvalid,
     FilterError,
+    FilterNeverTrue,
     FilterSyntax,
     FilterTooComplex,
     FrameError,
@@ -46,12 +51,20 @@ class PayloadTooLarge(EventInvalid):
     """The payload exceeds the limit. Put large objects into a store, and their address into the event."""
 
 
-class AddressInvalid(PlaitError):
-    """A URL that names no broker."""
+class ArgumentInvalid(PlaitError, ValueError):
+    """An argument of a type or value that the function does not take. The hint says what it takes."""
+
+
+class AddressInvalid(ArgumentInvalid):
+    """A URL, or the name of a context, that names no broker."""
+
+
+class ConfigurationInvalid(PlaitError):
+    """A saved context, or a file that one or PLAIT_TOKEN_FILE names, is not usable."""
 
 
 class NotAvailable(PlaitError):
-    """An argument or feature that this version does not have."""
+    """A feature that this version, or this installation, does not have."""
 
 
 class Closed(PlaitError):
@@ -68,6 +81,10 @@ class Timeout(PlaitError, TimeoutError):
     """No answer arrived in time."""
 
     retryable = True
+
+
+class RequestFailed(PlaitError):
+    """The responder of a request raised an exception. The message has its type and its text."""
 
 
 class DeadlineMissed(PlaitError):
@@ -128,7 +145,6 @@ _BY_CODE: Final[dict[str, type[Refused]]] = {
 }
 _HINTS: Final[dict[str, str]] = {
     Code.AUTH: "give the broker's token: connect(auth=...) or plait://TOKEN@host",
-    Code.TAKEN: "choose another name=, or leave it out",
 }
 
 
@@ -142,9 +158,11 @@ def refusal(code: str, message: str, *, hint: str = "", retryable: bool = False)
 
 __all__ = [
     "AddressInvalid",
+    "ArgumentInvalid",
     "AuthFailed",
     "BufferFull",
     "Closed",
+    "ConfigurationInvalid",
     "ConnectionLost",
     "DeadlineMissed",
     "Draining",
@@ -152,6 +170,7 @@ __all__ = [
     "Error",
     "EventInvalid",
     "FilterError",
+    "FilterNeverTrue",
     "FilterRefused",
     "FilterSyntax",
     "FilterTooComplex",
@@ -162,6 +181,7 @@ __all__ = [
     "NotAvailable",
     "PayloadTooLarge",
     "Refused",
+    "RequestFailed",
     "Timeout",
     "refusal",
 ]

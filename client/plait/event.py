@@ -44,7 +44,9 @@ class Event(Mapping[str, Value]):
     Attributes are unpacked at the first access.
     """
 
-    __slots__ = ("_arrival", "_source")
+    __slots__ = ("_arrival", "_replied", "_source")
+    _replied: bool
+    """Set once a reply was published; unset before, because an event is made for each delivery."""
 
     def __init__(self, arrival: Arrival, source: Source) -> None:
         self._arrival = arrival
@@ -168,4 +170,10 @@ class Event(Mapping[str, Value]):
         await self._source.reply_to(self, answer, payload)
 
     def __repr__(self) -> str:
-        return f"Event({self.id}, {dict(self)!r})"
+        payload = f", payload of {len(self.payload)} bytes" if self.payload else ""
+        return f"<{type(self).__name__} {self.id}: {dict(self)!r:.1000}{payload}>"
+
+    @property
+    def replied(self) -> bool:
+        """Whether a reply to this request was published here."""
+        return getattr(self, "_replied", False)

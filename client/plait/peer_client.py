@@ -15,14 +15,14 @@ from .client import Client
 from .driver import Dial
 from .errors import NotAvailable
 from .opening import Opening
-from .options.addresses import Address, parse_addresses
+from .options.addresses import parse_address
+from .options.durations import Duration, seconds
 from .options.settings import NEVER, Outbox, SessionSettings
+from .options.target import Target
 from .protocol.session import Session
 
 GROUP: Final = "plait.peers"
 LISTEN: Final = "127.0.0.1:0"
-_HOME: Final = "plait://127.0.0.1:1"
-"""The address of the peer's session. Nothing connects to it: session and peer exchange bytes in memory."""
 _TIMEOUT_S: Final = 10.0
 _OUTBOX: Final = Outbox(items=8192)
 """Bound of the publish queue: small enough that the peer, which runs in the same event loop, gets its turn."""
@@ -46,8 +46,8 @@ class PeerClient(Client):
     Durable subscriptions, and `confirm="broker"` beyond this process, need a broker.
     """
 
-    def __init__(self, session: Session, live: LivePeer, timeout_s: float) -> None:
-        super().__init__(session, live.dial, timeout_s)
+    def __init__(self, session: Session, live: LivePeer, timeout_s: float, target: Target) -> None:
+        super().__init__(session, live.dial, timeout_s, target)
         self._live = live
 
     @property
@@ -85,10 +85,10 @@ def peer(
     events_per_s: float | None = None,
     name: str | None = None,
     telemetry: str | PathLike[str] | None = None,
-    timeout: float = _TIMEOUT_S,
+    timeout: Duration = _TIMEOUT_S,
     outbox: Outbox | None = None,
 ) -> Opening[PeerClient]:
-    """Publish and subscribe without a broker: `async with plait.peer(join="10.0.0.5:4690") as client`.
+    """Publish and subscribe without a broker: `async with plait.peer(join="10.0.0.5:4670") as client`.
 
     - `join`: addresses (HOST:PORT) of running peers.
     - `discover`: find peers by multicast on this network segment.
@@ -98,13 +98,13 @@ def peer(
       forward events only towards matching subscriptions. Without it every peer receives every event and filters it.
     - `children`, `events_per_s`: the number of children that this peer forwards to, and the rate that it can receive.
     - `telemetry`: a directory for telemetry, to be read by `plait analyze`.
-    - `timeout`: seconds for a subscription to be installed. A group forms within a few seconds.
+    - `timeout`: how long a subscription may take to be installed. A group forms within a few seconds.
     - `outbox`: a `plait.Outbox`: how many unsent publishes are held.
     """
     joined = [join] if isinstance(join, str) else list(join)
     for address in (listen, *joined):
-        parse_addresses(f"plait://{address}")
-    addresses: tuple[Address, ...] = parse_addresses(_HOME)
+        parse_address(f"plait://{address}")
+    limit_s = seconds(timeout, "timeout")
     source = random.SystemRandom()
 
     async def open() -> PeerClient:
@@ -123,13 +123,14 @@ def peer(
             name=known_as,
             telemetry=telemetry,
         )
-        settings = SessionSettings(known_as, NEVER, timeout_s=timeout, outbox=outbox or _OUTBOX)
+        settings = SessionSettings(known_as, NEVER, timeout_s=limit_s, outbox=outbox or _OUTBOX)
         try:
-            client = PeerClient(Session(addresses, settings, source), live, timeout)
+            own = Target.of(live.address, "")  # session and peer exchange bytes in memory
+            client = PeerClient(Session(own.addresses, settings, source), live, limit_s, own)
             await client.start()
         except BaseException:
             await live.close()
             raise
         return client
 
-    return Opening(open)
+    return Opening(open, f"peer({', '.join(map(repr, joined))})")

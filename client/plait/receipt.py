@@ -19,6 +19,9 @@ class Receipt(NamedTuple):
     """Number of subscriptions that the event matched: all with confirm="subscribers", those at the home broker with
     confirm="broker", unknown (None) without confirmation."""
 
+    def __repr__(self) -> str:
+        return f"Receipt({self.id}, matched={self.matched})"
+
     @property
     def id(self) -> EventId:
         """The event's id."""

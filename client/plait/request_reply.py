@@ -1,7 +1,8 @@
 """Requests and replies: a client has one reply inbox, which holds a future for each open request.
 
 A request carries two headers: `reply-to`, an unguessable token, and the number of the request. A reply is an ordinary
-event that has the token as its `$reply` attribute. So a filter routes it, like any other event.
+event that has the token as its `$reply` attribute. So a filter routes it, like any other event. A responder that raises
+replies with the header `failed`.
 """
 
 # ruff: noqa: ASYNC109 - the methods take timeouts as arguments, so that callers need not know `asyncio.timeout`
@@ -15,7 +16,7 @@ from typing import Final, Protocol, Unpack
 from plait_core import EventInvalid
 from plait_core.values import REPLY
 
-from .errors import BufferFull, Closed, Timeout
+from .errors import BufferFull, Closed, RequestFailed, Timeout
 from .event import Event
 from .options.conversion import event_parts
 from .options.keyword_options import SubscribeOptions
@@ -25,9 +26,14 @@ from .subscription import Subscription
 
 REPLY_TO: Final = "reply-to"
 REQUEST: Final = "request"
+FAILED: Final = "failed"
+"""Header of a reply: the type and text of the exception that the responder raised."""
 
 REQUESTS_MAX: Final = 10_000
 """Requests of one client that wait for a reply."""
+
+FAILURE_CHARACTERS_MAX: Final = 1000
+"""Length of the text of an exception in a reply: headers are for short texts, and a log has the traceback."""
 
 _BUFFER: Final = Buffer(items=REQUESTS_MAX)
 
@@ -85,15 +91,32 @@ class ReplyInbox:
 
     def _replied(self, reply: Event) -> None:
         future = self._waiting.get(reply.headers.get(REQUEST, ""))
-        if future is not None and not future.done():
+        if future is None or future.done():
+            return
+        if (failure := reply.headers.get(FAILED)) is not None:
+            future.set_exception(RequestFailed(failure, hint="the log of the responder has the traceback"))
+        else:
             future.set_result(reply)
 
 
 async def publish_reply(client: Publisher, request: Event, reply: object, payload: bytes) -> None:
     """Publish the reply to a request, with the request's priority."""
-    headers = request.headers
-    if REPLY_TO not in headers:
+    if REPLY_TO not in request.headers:
         raise EventInvalid(f"event {request.id} expects no reply", hint="it was published, not requested")
     parts, payload = event_parts(reply, payload)
-    named = {REQUEST: headers.get(REQUEST, "")}
-    await client.publish({**parts, REPLY: headers[REPLY_TO]}, payload, headers=named, priority=request.priority)
+    await _publish_to(client, request, parts, payload, {})
+
+
+async def publish_failure(client: Publisher, event: Event, error: Exception) -> None:
+    """Publish a reply with the error that the handling of an event raised. Do nothing if the event is not a request."""
+    if REPLY_TO in event.headers:
+        text = f"{type(error).__name__}: {error}".rstrip(": ").encode("utf-8", "replace").decode()
+        await _publish_to(client, event, {}, b"", {FAILED: text[:FAILURE_CHARACTERS_MAX]})
+
+
+async def _publish_to(
+    client: Publisher, request: Event, parts: Mapping[str, object], payload: bytes, headers: Mapping[str, str]
+) -> None:
+    given = request.headers
+    named = {REQUEST: given.get(REQUEST, ""), **headers}
+    await client.publish({**parts, REPLY: given[REPLY_TO]}, payload, headers=named, priority=request.priority)

@@ -19,7 +19,7 @@ from plait_core.filters.ast import And as Conjunction
 from plait_core.filters.ast import Compare, Constant, Expr, Not, Or, Presence, conjoin, disjoin, push_not
 from plait_core.sealed_opening import SEALED
 
-from .errors import NotAvailable
+from .errors import ArgumentInvalid
 from .event import Event, Source, Verified
 from .options.conversion import event_parts, plain_attributes
 from .protocol.subscription_state import Arrival
@@ -62,7 +62,7 @@ class Seal:
 async def sealed(seal: object, event: object, payload: bytes, publisher: int) -> tuple[Attributes, bytes]:
     """Seal an event. Return the attributes and the payload that are sent."""
     if not isinstance(seal, Seal):
-        raise NotAvailable(f"seal={seal!r:.80}", hint="give a plait.Seal")
+        raise ArgumentInvalid(f"seal={seal!r:.80}", hint="give a plait.Seal")
     from plait_crypto import Draft
 
     parts, payload = event_parts(event, payload)
@@ -93,8 +93,9 @@ class Reader:
 
     def __init__(self, filter: Filter, ring: object) -> None:
         if not hasattr(ring, "open") or not hasattr(ring, "realm"):
-            raise NotAvailable(f"unseal={ring!r:.80}", hint="give a ring of plait_keyserver.Membership")
+            raise ArgumentInvalid(f"unseal={ring!r:.80}", hint="give a ring of plait_keyserver.Membership")
         self._ring = cast("Unsealing", ring)
+        filter.check_satisfiable()  # brokers see a weaker filter, and could not tell
         self._filter = filter
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
         self._declined: dict[EventId, Opened] = {}
@@ -117,6 +118,7 @@ class Reader:
 
     def change(self, filter: Filter) -> Filter:
         """Replace the filter. Return the new filter that brokers route by."""
+        filter.check_satisfiable()
         self._filter = filter
         return self.routed
 

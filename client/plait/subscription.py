@@ -12,14 +12,15 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from plait_core.filters import as_filter
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from .driver import Driver, logger
-from .errors import Closed, Error, Timeout
+from .errors import ArgumentInvalid, Closed, Error, Timeout
 from .event import Event
+from .options.durations import Duration, seconds
 from .options.limits import YIELD_EVERY
 from .options.settings import FilterLike
+from .options.validation import timeout_s, usable_filter
 from .protocol.notices import Notice
 from .protocol.subscription_state import Arrival, Phase, SubscriptionState, SubscriptionStats
 from .sealing import Reader, UnsealedEvent
@@ -35,6 +36,7 @@ class SubscriptionOwner(Protocol):
 
     def broker_name(self, broker: int) -> str | None: ...
     async def reply_to(self, request: Event, reply: object, payload: bytes) -> None: ...
+    async def reply_failure(self, event: Event, error: Exception) -> None: ...
     def forget_subscription(self, subscription: Subscription[Any]) -> None: ...
 
 
@@ -45,8 +47,8 @@ class Subscription(Generic[T]):
     ends for another reason; it never stops silently.
 
     With `ack="auto"` an event is acknowledged when the same task takes the next event, or when the subscription is
-    closed. An exception that leaves the `async with` block leaves the event unacknowledged. Several tasks may read
-    from one subscription.
+    closed. An exception that leaves the `async with` block leaves the event unacknowledged, and replies to a request
+    with the error. Several tasks may read from one subscription.
     """
 
     def __init__(
@@ -103,27 +105,28 @@ class Subscription(Generic[T]):
                 self._hold(event)
             if self._signals.dirty:
                 self._driver.pump()
+            self._last = event
             if self._read is None:
                 return event  # type: ignore[return-value]  # T is Event then
-            self._last = event
             try:
                 return self._read(event)
             except (ValueError, TypeError, KeyError) as error:
                 self.report_unusable(event, error)
 
-    async def next(self, timeout: float | None = None) -> T:
+    async def next(self, timeout: Duration | None = None) -> T:
         """Return the next event. Raise Timeout when none arrives in time, Closed when the subscription has ended."""
+        limit_s = timeout_s(timeout)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit_s):
                 return await self.__anext__()
         except StopAsyncIteration:
             raise Closed("the subscription is closed") from None
         except TimeoutError as error:
             if isinstance(error, Error):
                 raise
-            raise Timeout(f"no event within {timeout:g} s") from None
+            raise Timeout(f"no event within {limit_s:g} s") from None
 
-    async def events(self) -> AsyncIterator[Notice]:
+    async def notices(self) -> AsyncIterator[Notice]:
         """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
         notices = self._state.notices
         while True:
@@ -137,17 +140,18 @@ class Subscription(Generic[T]):
         """Call `fn`, a function or coroutine function, with each event.
 
         `concurrency` is the number of calls at a time; with 1, events stay in order. An exception of `fn` is logged
-        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on.
+        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on. If the event
+        is a request, its sender gets the exception's type and text as `plait.RequestFailed`.
         """
         if concurrency < 1:
-            raise ValueError("concurrency is at least 1")
+            raise ArgumentInvalid(f"concurrency={concurrency!r}", hint="at least 1")
         for _ in range(concurrency):
             self._workers.append(self._driver.loop.create_task(self._work(fn), name="plait subscription callback"))
         return self
 
     @property
     def event(self) -> Event | None:
-        """With `as_`: the event that the last object was converted from."""
+        """The event that was taken last. With `as_`: the event that the last object was converted from."""
         return self._last
 
     # --- status -------------------------------------------------------------------------------------------------------
@@ -174,7 +178,7 @@ class Subscription(Generic[T]):
         self._driver.check()
         if not self._state.open:
             raise Closed("the subscription is closed")
-        parsed = as_filter(filter)
+        parsed = usable_filter(filter)
         terms = self._state.terms.with_filter(self._unseal.change(parsed) if self._unseal else parsed)
         session = self._driver.session
         await self._driver.completed(session.desired.change(self._state, terms, self._driver.now()))
@@ -184,18 +188,18 @@ class Subscription(Generic[T]):
         self._state.acknowledge_up_to(event._arrival[2])
         self._driver.pump()
 
-    async def drain(self, timeout: float = 30.0) -> None:
+    async def drain(self, timeout: Duration = 30.0) -> None:
         """End in order: take no new events, deliver the queued ones, then end.
 
         The method waits for callbacks. An iterator gets the queued events and then ends. A durable subscription waits
         for its readers; unacknowledged events stay in the broker's log.
         """
-        state, driver = self._state, self._driver
+        state, driver, limit_s = self._state, self._driver, seconds(timeout, "timeout", zero=True)
         if not state.open or driver.session.ended:
             return
         self._ack_held()  # else draining would wait for its own caller's ack
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit_s):
                 if state.terms.durable:
                     await self._drain_durable()
                 else:
@@ -205,13 +209,21 @@ class Subscription(Generic[T]):
         except TimeoutError as error:
             if isinstance(error, Error):
                 raise
-            raise Timeout(f"the subscription was not drained within {timeout:g} s") from None
+            raise Timeout(f"the subscription was not drained within {limit_s:g} s") from None
 
     async def close(self, *, forget: bool = False) -> None:
         """End now and discard queued events. `forget`: also give up the place of a durable subscription."""
         for event in list(self._held.values()):
             self._state.acknowledge(event._arrival[2])
         await self._close(forget=forget)
+
+    def __repr__(self) -> str:
+        stats, terms = self.stats, self._state.terms
+        durable = f", durable {terms.durable!r}" if terms.durable else ""
+        state = self._state.phase.name.lower()
+        return (
+            f"<Subscription {self.filter!r:.100}: {state}{durable}, {stats.pending} pending, {stats.dropped} dropped>"
+        )
 
     async def __aenter__(self) -> Subscription[T]:
         return self
@@ -221,8 +233,10 @@ class Subscription(Generic[T]):
     ) -> None:
         if error is None:
             await self.close()
-        else:
-            await self._close(forget=False)
+            return
+        if isinstance(error, Exception) and self._last is not None:
+            await self.reply_failure(self._last, error)
+        await self._close(forget=False)
 
     # --- for events ---------------------------------------------------------------------------------------------------
 
@@ -253,6 +267,13 @@ class Subscription(Generic[T]):
     async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
         """Publish the reply to a request."""
         await self._client.reply_to(request, reply, payload)
+        request._replied = True
+
+    async def reply_failure(self, event: Event, error: Exception) -> None:
+        """Reply to a request with the error that its handling raised, unless it has a reply."""
+        if not event.replied:
+            with contextlib.suppress(Error):  # the client is closed, or the broker refuses: the requester times out
+                await self._client.reply_failure(event, error)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -370,6 +391,7 @@ class Subscription(Generic[T]):
         while True:
             try:
                 value = await self.__anext__()
+                event = self._last
             except StopAsyncIteration:
                 return
             except Error as error:
@@ -379,10 +401,12 @@ class Subscription(Generic[T]):
                 result = fn(value)
                 if inspect.isawaitable(result):
                     await result
-            except Exception:
+            except Exception as error:
                 logger.exception("a subscription's callback failed")
                 self._state.errors += 1
                 self._held.pop(task, None)
+                if event is not None:
+                    await self.reply_failure(event, error)
 
     async def _drain_queued(self) -> None:
         """Unsubscribe. The broker first sends the events that it has queued."""
@@ -411,6 +435,7 @@ class Subscription(Generic[T]):
             if state.phase is not Phase.ENDED and not driver.session.ended:
                 if state.terms.durable and state.phase is Phase.OPEN and driver.session.is_open:
                     await self._stored()
+                state.discard_queue()  # first: the last report to the broker counts them
                 request = driver.session.desired.unsubscribe(state, driver.now(), forget=forget)
                 if driver.session.is_open or forget:
                     await driver.completed(request)

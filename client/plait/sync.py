@@ -17,6 +17,7 @@ import importlib.util
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
 
@@ -28,9 +29,10 @@ from .advertisement import Advertisement as AsyncAdvertisement
 from .driver import Dial
 from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
-from .opening import Opening
+from .options.durations import Duration
 from .options.keyword_options import ConnectOptions, EventOptions, PublishOptions, SubscribeOptions, documented
-from .options.settings import FilterLike, Seconds
+from .options.settings import FilterLike
+from .options.validation import timeout_s
 from .protocol.notices import Notice
 from .protocol.session import SessionStats
 from .protocol.subscription_state import Arrival, SubscriptionStats
@@ -130,11 +132,12 @@ class Subscription(Generic[T]):
         except Closed:
             raise StopIteration from None
 
-    def next(self, timeout: float | None = None) -> T:
+    def next(self, timeout: Duration | None = None) -> T:
         """Return the next event. Raise Timeout when none arrives in time, Closed when the subscription has ended."""
+        limit_s = timeout_s(timeout)
         self._ack_held()
         while True:
-            event = self._event(timeout)
+            event = self._event(limit_s)
             self._last = event
             if event._arrival[1] & (CONFIRM | DURABLE) and not self._inner.manual_ack:
                 self._held = event
@@ -145,9 +148,9 @@ class Subscription(Generic[T]):
                 self._held = None
                 self._thread.call_soon(self._inner.report_unusable, event, error)
 
-    def events(self) -> Iterator[Notice]:
+    def notices(self) -> Iterator[Notice]:
         """Yield the subscription's notices: Gap, Late, SlowConsumer, Rerouted. End when the subscription ends."""
-        notices = self._inner.events()
+        notices = self._inner.notices()
 
         async def next_notice() -> Notice | None:
             return await anext(notices, None)
@@ -159,12 +162,19 @@ class Subscription(Generic[T]):
         """Call `fn` with each event, in worker threads.
 
         `concurrency` is the number of calls at a time; with 1, events stay in order. An exception of `fn` is logged
-        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on.
+        and counted in `stats.errors`. It leaves the event unacknowledged, and the subscription goes on. If the event
+        is a request, its sender gets the exception's type and text as `plait.RequestFailed`.
         """
 
         async def call_in_thread(value: T) -> None:
-            given: Any = self._wrap(value) if isinstance(value, AsyncEvent) else value
-            await asyncio.to_thread(fn, given)
+            if not isinstance(value, AsyncEvent):
+                await asyncio.to_thread(fn, value)
+                return
+            given: Any = self._wrap(value)
+            try:
+                await asyncio.to_thread(fn, given)
+            finally:
+                value._replied = given.replied
 
         async def begin() -> None:
             self._inner.on(call_in_thread, concurrency)
@@ -174,7 +184,7 @@ class Subscription(Generic[T]):
 
     @property
     def event(self) -> AsyncEvent | None:
-        """The event that the last object was converted from."""
+        """The event that was taken last. With `as_`: the event that the last object was converted from."""
         return self._last
 
     @property
@@ -200,7 +210,7 @@ class Subscription(Generic[T]):
         """Acknowledge this event and all earlier ones."""
         self._thread.call_soon(self._inner.ack_up_to, event)
 
-    def drain(self, timeout: float = 30.0) -> None:
+    def drain(self, timeout: Duration = 30.0) -> None:
         """End in order: take no new events. Queued events may still be read, then iteration ends."""
         self._thread.call(self._inner.drain(timeout))
 
@@ -208,6 +218,9 @@ class Subscription(Generic[T]):
         """End now and discard queued events. `forget`: also give up the place of a durable subscription."""
         self._ack_held()
         self._close(forget=forget)
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("<", "<sync.", 1)
 
     def __enter__(self) -> Subscription[T]:
         return self
@@ -217,8 +230,10 @@ class Subscription(Generic[T]):
     ) -> None:
         if error is None:
             self.close()
-        else:
-            self._close(forget=False)
+            return
+        if isinstance(error, Exception) and self._last is not None and not self._thread.loop.is_closed():
+            self._thread.call(self._inner.reply_failure(self._last, error))
+        self._close(forget=False)
 
     # --- for events ---------------------------------------------------------------------------------------------------
 
@@ -314,6 +329,9 @@ class Advertisement:
         if not self._thread.loop.is_closed():
             self._thread.call(self._inner.close())
 
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("<", "<sync.", 1)
+
     def __enter__(self) -> Advertisement:
         return self
 
@@ -350,10 +368,9 @@ class Client:
         self, filter: FilterLike, *, rate: float | None = None, schema: Mapping[str, type] | None = None
     ) -> Advertisement:
         """Advertise a filter that describes the events to be published: see `plait.Client.advertise`."""
-        opening = self._inner.advertise(filter, rate=rate, schema=schema)
 
         async def open() -> AsyncAdvertisement:
-            return await opening
+            return await self._inner.advertise(filter, rate=rate, schema=schema)
 
         return Advertisement(self._thread, self._thread.call(open()))
 
@@ -378,15 +395,11 @@ class Client:
         - `as_`: a dataclass, a pydantic model or dict that each event is converted to. Default: `plait.sync.Event`.
         """
         shape = None if as_ is None or issubclass(as_, AsyncEvent) else as_
-        opening: Opening[AsyncSubscription[Any]]
-        opening = (
-            self._inner.subscribe(filter, **options)
-            if shape is None
-            else self._inner.subscribe(filter, as_=shape, **options)
-        )
 
         async def open() -> AsyncSubscription[Any]:
-            return await opening
+            if shape is None:
+                return await self._inner.subscribe(filter, **options)
+            return await self._inner.subscribe(filter, as_=shape, **options)
 
         return Subscription(self._thread, self._thread.call(open()))
 
@@ -394,7 +407,7 @@ class Client:
         """Subscribe to a composite event. Not in this version."""
         raise NotAvailable("composite subscriptions", hint="they come with a later version")
 
-    def predict(self, filter: FilterLike, *, within: Seconds | None = None) -> None:
+    def predict(self, filter: FilterLike, *, within: Duration | None = None) -> None:
         """Predict on-time delivery before subscribing. Not in this version."""
         self._inner.predict(filter, within=within)
 
@@ -403,20 +416,29 @@ class Client:
         event: object,
         payload: bytes = b"",
         *,
-        timeout: float = 2.0,
+        timeout: Duration = 2.0,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
     ) -> AsyncEvent:
-        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time."""
+        """Publish a request and return the first reply. Raise Timeout when no reply arrives in time, and RequestFailed
+        when the responder raised an exception."""
         return self._thread.call(
             self._inner.request(event, payload, timeout=timeout, headers=headers, priority=priority)
         )
 
-    def rtt(self, timeout: float | None = None) -> float:
+    def rtt(self, timeout: Duration | None = None) -> float:
         """Ping the home broker and return the smoothed round-trip time in seconds."""
         return self._thread.call(self._inner.rtt(timeout))
 
-    def flush(self, timeout: float | None = None) -> None:
+    def remove_durable(self, name: str, *, force: bool = False) -> None:
+        """Remove a durable subscription of this client's principal at its broker, with the events that wait for it."""
+        self._thread.call(self._inner.remove_durable(name, force=force))
+
+    def seek_durable(self, name: str, start: str | int | datetime, *, force: bool = False) -> None:
+        """Move the place of a durable subscription of this client's principal."""
+        self._thread.call(self._inner.seek_durable(name, start, force=force))
+
+    def flush(self, timeout: Duration | None = None) -> None:
         """Wait until the broker has processed everything published so far, confirmations included."""
         self._thread.call(self._inner.flush(timeout))
 
@@ -467,7 +489,7 @@ class Client:
         """Return the name of a broker, or None if the name is not known."""
         return self._inner.broker_name(broker)
 
-    def drain(self, timeout: float = 30.0) -> None:
+    def drain(self, timeout: Duration = 30.0) -> None:
         """Close in order: take no new events, deliver the queued ones, flush what was published, then close."""
         try:
             self._thread.call(self._inner.drain(timeout))
@@ -481,6 +503,9 @@ class Client:
                 self._thread.call(self._inner.close())
             finally:
                 self._thread.stop()
+
+    def __repr__(self) -> str:
+        return repr(self._inner).replace("<", "<sync.", 1)
 
     def __enter__(self) -> Client:
         return self
@@ -501,7 +526,7 @@ def connect(
 ) -> Client:
     """Connect to a broker: `with plait.sync.connect() as client`.
 
-    - `url`: one URL, or several that are tried in turn. Default: PLAIT_URL, else plait://127.0.0.1:4680.
+    - `url`: one URL or HOST:PORT, or several that are tried in turn. Default: see `plait.connect`.
     - `dial`, `randomness`: replaced by tests.
     """
     opening = asynchronous.connect(url, dial=dial, randomness=randomness, **options)

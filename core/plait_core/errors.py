@@ -4,7 +4,8 @@
     ├── EventInvalid             caller: attributes, headers or payload that no event may have
     ├── FilterError              caller: a filter that cannot be used; has .text, .column and .caret()
     │   ├── FilterSyntax         it does not follow the grammar
-    │   └── FilterTooComplex     it follows the grammar, but costs more than the limits allow
+    │   ├── FilterTooComplex     it follows the grammar, but costs more than the limits allow
+    │   └── FilterNeverTrue      it follows the grammar, but no event can match it
     ├── SpaceInvalid             caller: a schema, or a value or dz-expression outside its event space
     ├── IndexMisuse              caller: an id added twice, or an unknown id removed
     └── FrameError               remote: bytes from the network that break the protocol; has .fault
@@ -48,7 +49,12 @@ class FilterError(PlaitError):
         self.column = column
 
     def __str__(self) -> str:
-        return f"filter: {super().__str__()}" + (f" at column {self.column}" if self.column else "")
+        return f"{self.placed} ({self.hint})" if self.hint else self.placed
+
+    @property
+    def placed(self) -> str:
+        """The message with the column, without the hint."""
+        return f"filter: {self.message}" + (f" at column {self.column}" if self.column else "")
 
     def caret(self, width: int = 100) -> str:
         """Return the text with a caret under the offending column, cut to `width` characters around it."""
@@ -64,6 +70,10 @@ class FilterSyntax(FilterError):
 
 class FilterTooComplex(FilterError):
     """The filter exceeds a limit of `limits.py`; the message names the offending part."""
+
+
+class FilterNeverTrue(FilterError):
+    """No event can match the filter. The message names the conditions that exclude each other."""
 
 
 class SpaceInvalid(PlaitError):

@@ -137,6 +137,15 @@ DELIVERIES_MAX = 4000
 ACKNOWLEDGED_MAX = 4096
 """Events that one receipt or acknowledgement names; more go into the next."""
 
+REPORTED_MAX = 1024
+"""Subscriptions that one client report names. A client with more reports them in turns."""
+
+UNSEEN_MAX = 2048
+"""Lines of one client report about deliveries that the application has not seen: two for each subscription it names."""
+
+UNSEEN_LINES_MAX = 64
+"""Lines about one subscription: a few publishers by name with their reasons, and the others together."""
+
 NESTING_MAX = 32
 """Depth of a control frame's msgpack body."""
 

@@ -26,6 +26,9 @@ from .service import load_pair
 ANSWER_S: Final = 20.0
 """Seconds to connect, request and receive: issuing a thousand credentials takes two, after the requests before it."""
 
+PLACES_SHOWN: Final = 4
+"""Addresses that an error lists."""
+
 
 class Unreachable(SealError):
     """No replica answers."""
@@ -105,7 +108,8 @@ class KeyClient:
 
     async def _request(self, request: KeyRequest) -> Json:
         failure: Exception | None = None
-        for host, port in list(self._addresses):
+        tried = list(self._addresses)
+        for host, port in tried:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     return await self._request_from(host, port, request)
@@ -116,7 +120,8 @@ class KeyClient:
                     raise
                 failure = refusal
             self._addresses.append(self._addresses.pop(0))  # the next request begins with another replica
-        raise Unreachable(f"no key server answers: {failure}", hint="is `plait keyserver` running there?") from failure
+        places = ", ".join(f"{host}:{port}" for host, port in tried[:PLACES_SHOWN])
+        raise Unreachable(f"no key server answers at {places}: {failure}", hint=_hint(failure)) from failure
 
     async def _request_from(self, host: str, port: int, request: KeyRequest) -> Json:
         context = ssl.create_default_context(cadata=self._authority)
@@ -129,6 +134,15 @@ class KeyClient:
             return read_reply(await reader.readuntil(b"\n"))
         finally:
             writer.close()
+
+
+def _hint(failure: Exception | None) -> str:
+    """Return what a user can do when no replica answers. The texts are OpenSSL's."""
+    if "WRONG_VERSION_NUMBER" in str(failure) or "RECORD_LAYER_FAILURE" in str(failure):
+        return "another server uses this port: is it a broker's?"
+    if "CERTIFICATE_VERIFY_FAILED" in str(failure):
+        return "is --ca the authority.pem of this key server, and the host one of its --host?"
+    return "is `plait keyserver` running there?"
 
 
 def _keys(reply: Json) -> bytes:

@@ -20,10 +20,11 @@ from .directory import KeyDirectory, Secrets
 from .passphrases import passphrase
 from .service import KeyService
 
-DEFAULT_LISTEN: Final = "127.0.0.1:4683"
+DEFAULT_LISTEN: Final = "127.0.0.1:4679"
+"""One port below the brokers' 4680: `plait up` counts upwards from there, two ports for each broker."""
 
 
-@click.command(epilog="\b\nExample: plait keyserver ./realm --listen 0.0.0.0:4683 --host keys.example.org")
+@click.command(epilog="\b\nExample: plait keyserver ./realm --listen 0.0.0.0:4679 --host keys.example.org")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="H:P", help="Where to serve.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name of this host, besides localhost.")

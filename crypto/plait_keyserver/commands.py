@@ -24,7 +24,7 @@ from plait_crypto.keyserver import VaultClosed
 
 from .client import Identity, KeyClient
 from .directory import VAULT, KeyDirectory, Secrets
-from .folders import make_folder, write_secret
+from .folders import IDENTITY, make_folder, write_secret
 from .passphrases import passphrase
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def enrol(directory: Path, holder: str) -> None:
     click.echo(_trying(lambda: KeyDirectory(directory).make_token(holder, _now_us())))
 
 
-@keys.command(epilog='\b\nExample: plait keys issue "price < 100" --server localhost:4683 --ca authority.pem -i me.pem')
+@keys.command(epilog='\b\nExample: plait keys issue "price < 100" --server localhost:4679 --ca authority.pem -i me.pem')
 @click.argument("filter")
 @click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; may be repeated.")
 @click.option("--ca", type=_FILE, required=True, help="authority.pem of the key server's directory.")
@@ -106,7 +106,7 @@ def issue(
 
 
 @keys.command(
-    epilog="\b\nExample: plait keys join ./alice --server localhost:4683 --ca authority.pem --token-file token"
+    epilog="\b\nExample: plait keys join ./alice --server localhost:4679 --ca authority.pem --token-file token"
 )
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--server", "servers", multiple=True, required=True, metavar="H:P", help="A replica; may be repeated.")
@@ -126,6 +126,8 @@ def join(folder: Path, servers: tuple[str, ...], ca: Path, token_file: Path) -> 
 @_PASSPHRASE
 def show(path: Path, passphrase_file: Path | None) -> None:
     """Print the realm and epoch of keys, or the realm of a directory. Secrets are not printed."""
+    if (path / IDENTITY).is_file():
+        raise click.ClickException(f"{path} is a member's folder: it holds an identity, and requests keys when in use")
     if path.is_dir():
         word = passphrase(passphrase_file)
         shown = _trying(lambda: _realm(KeyDirectory(path), word))

@@ -20,13 +20,13 @@ from .membership import Membership
 
 _SERVERS: Final = "servers.json"
 _AUTHORITY: Final = "authority.pem"
-_IDENTITY: Final = "identity.pem"
+IDENTITY: Final = "identity.pem"
 
 
 def make_folder(path: Path, servers: Sequence[tuple[str, int]], authority: str, identity: Identity) -> None:
     """Store a membership; its key is readable by its owner alone."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_secret(path / _IDENTITY, identity.to_pem().encode())
+    write_secret(path / IDENTITY, identity.to_pem().encode())
     (path / _AUTHORITY).write_text(authority)
     (path / _SERVERS).write_text(json.dumps([list(server) for server in servers]))
 
@@ -35,7 +35,7 @@ def folder_client(path: Path) -> KeyClient:
     """Return the client that requests this member's keys; raise SealError if the folder is invalid."""
     try:
         servers = [(str(host), int(port)) for host, port in json.loads((path / _SERVERS).read_text())]
-        authority, identity = (path / _AUTHORITY).read_text(), (path / _IDENTITY).read_text()
+        authority, identity = (path / _AUTHORITY).read_text(), (path / IDENTITY).read_text()
     except (OSError, ValueError, TypeError):
         raise SealError(f"{path} is not a member's folder", hint="`plait keys join` creates one") from None
     return KeyClient(servers, authority, Identity.from_pem(identity))

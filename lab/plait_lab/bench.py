@@ -1,7 +1,11 @@
 """The benchmarks' command: `python -m plait_lab.bench`. Runs the groups, prints their tables, writes the document.
 
 Progress goes to stderr, results to stdout. A missed target is shown and is no failure: machines differ. A figure
-without a result is shown as failed, and the run continues. A wrong answer ends the run. Both give exit code 1.
+without a result is shown as failed, and the run continues, as it does after a group that raised an error. A wrong
+answer ends the run. Each gives exit code 1.
+
+A figure is written when it is measured: to stderr, with `--json` to stdout, with `--write` to the document. So a run
+that ends early loses none.
 
 `--trial NAME --seed N --json` is a contract between states of the source: `compare` runs it in another checkout
 (`reference_trials.py`).
@@ -15,6 +19,7 @@ import json
 import secrets
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +32,7 @@ from .benchmarks.reports import (
     figure_record,
     figure_table,
     machine,
+    number_text,
     replace_section,
     sources,
     write_whole,
@@ -80,18 +86,65 @@ def _run(groups: list[Group], session: Session, as_json: bool, document: Path | 
     status = 0
     for group in groups:
         session.progress(f"{group.name}: {group.title}")
+        results = GroupResults(group, session, here, document, as_json=as_json)
         try:
-            figures = [_judged(figure, session) for figure in group.run(session)]
+            results.collect()
         except WrongAnswer as error:
             print(f"{group.name}: WRONG ANSWER with seed {session.seed}: {error}", file=sys.stderr)
             return 1
-        _print(group, figures, as_json)
-        status |= any(figure.failed for figure in figures)
-        if document:
-            text = document.read_text(encoding="utf-8") if document.exists() else "# Benchmarks\n"
-            write_whole(document, replace_section(text, group.name, section(group, figures, here, session.seed)))
-            session.progress(f"{group.name}: written to {document}")
+        except Exception:
+            traceback.print_exc()
+            print(f"{group.name}: ended with an error after {len(results.figures)} figures", file=sys.stderr)
+            status = 1
+        finally:
+            results.show()
+        status |= any(figure.failed for figure in results.figures)
     return status
+
+
+class GroupResults:
+    """The figures of one group, each written as it comes."""
+
+    def __init__(self, group: Group, session: Session, here: Machine, document: Path | None, *, as_json: bool) -> None:
+        self.figures: list[Figure] = []
+        self._group = group
+        self._session = session
+        self._here = here
+        self._document = document
+        self._as_json = as_json
+
+    def collect(self) -> None:
+        """Run the group to its end."""
+        for figure in self._group.run(self._session):
+            self.figures.append(_judged(figure, self._session))
+            self._write(self.figures[-1])
+        if self._document:
+            self._write_section(complete=True)
+            self._session.progress(f"{self._group.name}: written to {self._document}")
+
+    def show(self) -> None:
+        """Print the table of the figures so far. JSON lines are printed already."""
+        if self._as_json or not self.figures:
+            return
+        missed = sum(figure.met is False for figure in self.figures)
+        aimed = sum(figure.target is not None for figure in self.figures)
+        print(f"\n{self._group.title}\n\n{figure_table(self.figures)}", flush=True)
+        if aimed:
+            print(f"\n{aimed - missed} of {aimed} targets reached", flush=True)
+
+    def _write(self, figure: Figure) -> None:
+        if self._as_json:
+            print(json.dumps({"group": self._group.name, **figure_record(figure)}), flush=True)
+        else:
+            self._session.progress(f"{figure.measure}: {number_text(figure.reached)} {figure.unit}".rstrip())
+        if self._document:
+            self._write_section(complete=False)
+
+    def _write_section(self, *, complete: bool) -> None:
+        assert self._document is not None, "there is a document to write to"
+        text = self._document.read_text(encoding="utf-8") if self._document.exists() else "# Benchmarks\n"
+        body = section(self._group, self.figures, self._here, self._session.seed, complete=complete)
+        write_whole(self._document, replace_section(text, self._group.name, body))
 
 
 def _judged(figure: Figure, session: Session) -> Figure:
@@ -99,10 +152,11 @@ def _judged(figure: Figure, session: Session) -> Figure:
     return replace(figure, target=None) if session.quick else figure
 
 
-def section(group: Group, figures: list[Figure], here: Machine, seed: int) -> str:
-    """Return a group's section of the document."""
+def section(group: Group, figures: list[Figure], here: Machine, seed: int, *, complete: bool = True) -> str:
+    """Return a group's section of the document. A group that has not run to its end is marked as incomplete."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     made = f"Made on {today} by `python -m plait_lab.bench --only {group.name} --seed {seed} --write`; {here}."
+    made += "" if complete else "\n\n**Incomplete:** the run has not reached the end of this group."
     return f"## {group.title}\n\n{made}\n\n{figure_table(figures)}"
 
 
@@ -115,18 +169,6 @@ def _print_machine(here: Machine, session: Session, as_json: bool) -> None:
     print(f"{here}\nseed {session.seed}{quick}", flush=True)
 
 
-def _print(group: Group, figures: list[Figure], as_json: bool) -> None:
-    if as_json:
-        for figure in figures:
-            print(json.dumps({"group": group.name, **figure_record(figure)}), flush=True)
-        return
-    missed = sum(figure.met is False for figure in figures)
-    aimed = sum(figure.target is not None for figure in figures)
-    print(f"\n{group.title}\n\n{figure_table(figures)}", flush=True)
-    if aimed:
-        print(f"\n{aimed - missed} of {aimed} targets reached", flush=True)
-
-
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
@@ -137,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m plait_lab.bench",
         description="Measure Plait next to what it is compared with, in one run, against its targets.",
-        epilog="Exit codes: 0 done, targets reached or not; 1 a wrong answer or a failed figure; 2 wrong use;"
+        epilog="Exit codes: 0 done, targets reached or not; 1 a wrong answer, a failed figure or group; 2 wrong use;"
         " 130 interrupted.",
     )
     parser.add_argument("--quick", action="store_true", help="seconds in place of minutes: shows that it works")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import socket
 from collections.abc import Callable
@@ -94,6 +95,8 @@ class PeerServer:
         self._timer: asyncio.TimerHandle | None = None
         self._next_session_tick = 0.0
         self._seeds: list[str] = []
+        self._silent: set[str] = set()
+        """Seeds that did not answer, which was logged."""
         self._closed = False
 
     async def start(self, *, listen: str, advertise: str = "", join: list[str], discover: bool, interface: str) -> None:
@@ -103,7 +106,7 @@ class PeerServer:
             self._server = await self._loop.create_server(lambda: LinkConnection(self, ""), host.strip("[]"), int(port))
         except OSError as error:
             raise ListenFailed(
-                f"cannot listen on {listen}: {error.strerror or error}", hint="port 0 lets the system choose a port"
+                f"cannot listen on {listen}: {_reason(error)}", hint="name another address, or port 0 for any"
             ) from error
         bound = self._server.sockets[0].getsockname()[1]
         self.address = advertise or f"{host}:{bound}"
@@ -283,9 +286,20 @@ class PeerServer:
             async with asyncio.timeout(DIAL_S):
                 await self._loop.create_connection(lambda: LinkConnection(self, address), host.strip("[]"), int(port))
         except (OSError, ValueError, TimeoutError) as error:
-            log.debug("cannot connect to %s: %s", address, error)
+            if address in self._seeds and address not in self._silent and not self.node.links:
+                self._silent.add(address)
+                log.warning("no peer answers at %s: %s; trying again", address, _reason(error))
+            else:
+                log.debug("cannot connect to %s: %s", address, error)
             self.node.unreachable(address, monotonic())
             self.carry_out()
+
+
+def _reason(error: Exception) -> str:
+    """Return why a connection failed."""
+    if isinstance(error, TimeoutError):
+        return "no answer"
+    return (os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "") or str(error)
 
 
 class LinkConnection(asyncio.Protocol):

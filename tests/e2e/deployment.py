@@ -25,10 +25,12 @@ BIND = "127.0.46.80"
 
 def missing() -> str:
     """Return the reason why no deployment can run here, with a remedy. Empty if one can."""
-    if shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode:
-        return "no Docker engine answers: apt-get install docker.io, and start it"
+    if shutil.which("docker") is None:
+        return "docker is not installed: apt-get install docker.io"
+    if subprocess.run(["docker", "info"], capture_output=True).returncode:
+        return "no Docker engine answers: start it, as by systemctl start docker"
     if not _compose_command():
-        return "no Compose: apt-get install docker-compose"
+        return "docker-compose is not installed: apt-get install docker-compose"
     if not docker("images", "--quiet", image()).strip():
         return f"there is no image {image()}: make image, or make image-offline"
     return ""

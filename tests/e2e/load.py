@@ -19,7 +19,7 @@ from plait_keyserver import Identity, KeyClient, Membership
 
 OUT = Path("/out")
 TOKEN = Path("/run/plait/token")
-KEYS = ("keyserver", 4683)
+KEYS = ("keyserver", 4679)
 IN_FLIGHT = 16
 EVERY_S = 0.02
 CROWD = 100
@@ -95,7 +95,7 @@ async def read(name: str, wanted: str, holder: str = "", pause_s: float = 0.0) -
         subscription = await running.enter_async_context(client.subscribe(wanted, durable=name, unseal=ring))
 
         async def listen() -> None:
-            async for notice in subscription.events():
+            async for notice in subscription.notices():
                 told(type(notice).__name__, getattr(notice, "reason", "-"), getattr(notice, "count", "-"))
 
         async with asyncio.TaskGroup() as group:

@@ -48,9 +48,9 @@ def machine(checkout: Path) -> Iterator[str]:
     given = {value for value in settings.values() if Path(value).is_absolute() and Path(value).is_file()}
     mounts = [word for path in sorted(given) for word in ("-v", f"{path}:{path}:ro")]
     name = docker(
-        "run", "--rm", "--detach", "--init", "-w", str(checkout), "-v", f"{checkout}:{checkout}",
-        "-v", f"{SOCKET}:{SOCKET}", "-e", f"COMPOSE_PROJECT_NAME={PROJECT}", "-e", "PLAIT_BIND=127.0.46.81",
-        *told, *mounts, MACHINE, "sleep", "infinity",
+        "run", "--rm", "--detach", "--init", "--label", "plait.test", "-w", str(checkout),
+        "-v", f"{checkout}:{checkout}", "-v", f"{SOCKET}:{SOCKET}", "-e", f"COMPOSE_PROJECT_NAME={PROJECT}",
+        "-e", "PLAIT_BIND=127.0.46.81", *told, *mounts, MACHINE, "sleep", "infinity",
     ).strip()  # fmt: skip
     try:
         yield name
@@ -87,10 +87,10 @@ def typed(machine: str, command: str) -> str:
 
 def test_readme_is_enough(machine: str) -> None:
     readme = (ROOT / "README.md").read_text()
-    for command in ("make demo", "make setup", ". .venv/bin/activate", "docker compose -f docker/compose.yaml up -d"):
+    for command in ("make setup", ". .venv/bin/activate", "plait demo", "docker compose -f docker/compose.yaml up -d"):
         assert command in readme, "the commands are those of README"
-    typed(machine, "make demo")
     typed(machine, "make setup")
+    typed(machine, ". .venv/bin/activate && plait demo --seconds 4")
     typed(
         machine, ". .venv/bin/activate && python tests/support/pages.py README.md"
     )  # its three terminals, its first program

@@ -171,7 +171,7 @@ async def test_a_broker_with_an_emptied_disk_starts_a_new_log_and_answers_all_cl
             shutil.rmtree(data)
             async with broker_process(*arguments) as anew:
                 await anew.ready()
-                await anext(aiter(passing.events()))  # the gap: its reader is back, and by now the durable one too
+                await anext(aiter(passing.notices()))  # the gap: its reader is back, and by now the durable one too
                 first = await publisher.publish({"kept": True, "n": -1}, confirm="broker")
                 assert first.matched == 1, "the durable subscription is there again"
                 assert (await kept.next())["n"] == -1

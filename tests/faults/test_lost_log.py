@@ -156,7 +156,7 @@ async def published(client: plait.Client, kept: plait.Subscription[plait.Event],
 
 async def lost_log(kept: plait.Subscription[plait.Event]) -> None:
     """Wait until the reader has its notice and has subscribed again."""
-    async for notice in kept.events():
+    async for notice in kept.notices():
         if isinstance(notice, plait.Gap):
             assert notice.reason == "log_lost"
             return

@@ -128,7 +128,7 @@ async def herd(url: str) -> AsyncIterator[list[tuple[plait.Client, plait.Subscri
 
 async def told_of_a_gap(subscription: plait.Subscription[plait.Event]) -> str:
     """Wait until a client has its gap notice and has subscribed again."""
-    async for notice in subscription.events():
+    async for notice in subscription.notices():
         if isinstance(notice, plait.Gap):
             return notice.reason
     raise AssertionError("it ended")

@@ -296,7 +296,9 @@ async def test_keys_are_issued_at_the_prompt(directory: KeyDirectory, tmp_path: 
         assert (code, "subscriber keys" in said) == (0, True), said
         assert (await asyncio.to_thread(ask, "area < 4"))[0] == 0
         code, said = await asyncio.to_thread(ask, "area < 40")
-        assert (code, "denied" in said) == (1, True)
+        assert (code, "no filter under 'subscribe' of bob" in said) == (1, True), said
+        code, said = await asyncio.to_thread(ask, "area < 8", "--token-file", str(token))
+        assert (code, "the token is unknown, used or too old" in said) == (1, True), said
         code, said = await asyncio.to_thread(ask, "area <")
         assert (code, "^" in said) == (2, True), "wrong use, shown where"
     assert stat.S_IMODE(identity.stat().st_mode) == stat.S_IMODE(out.stat().st_mode) == 0o600

@@ -30,6 +30,7 @@ from processes import NIGHTLY, BrokerProcess, broker_process, port_to_keep
 import plait
 from plait_analytics import TABLES, Lake, take_inventory
 from plait_analytics.engines.duckdb_engine import compute_by_duckdb
+from plait_analytics.tables.presentation import presented_tables
 
 LINKS = {"a": "be", "b": "acd", "c": "bd", "d": "bce", "e": "ad"}
 AT_ONCE = plait.Reconnect(first_s=0.02, max_s=0.2)
@@ -129,7 +130,8 @@ async def test_events_reach_exactly_the_matching_subscriptions(tmp_path: Path) -
 def recorded_exactly(telemetry: Path, wanted: dict[str, str], events: list[dict[str, Any]]) -> None:
     """Check that the analysed records of the brokers are exactly the deliveries."""
     right = {filter: sum(plait.parse(filter).matches(event) for event in events) for filter in wanted}
-    said_exactly(compute_by_duckdb(take_inventory([telemetry])), right, wanted, len(events))
+    inventory = take_inventory([telemetry])
+    said_exactly(presented_tables(compute_by_duckdb(inventory), inventory), right, wanted, len(events))
     if NIGHTLY and find_spec("pyspark") is not None:
         out = telemetry.with_name("by-spark")
         command = [sys.executable, "-m", "plait", "analyze", telemetry, "--engine", "spark", "--out", out]
@@ -138,7 +140,7 @@ def recorded_exactly(telemetry: Path, wanted: dict[str, str], events: list[dict[
 
 
 def said_exactly(tables: Mapping[str, Any], right: dict[str, int], wanted: dict[str, str], events: int) -> None:
-    names = {row["broker"]: row["name"] for row in tables["brokers"].to_pylist()}
+    names = {row["broker"]: row["broker_name"] for row in tables["brokers"].to_pylist()}
     found: Counter[tuple[str, str]] = Counter()
     for row in tables["subscriptions"].to_pylist():
         found[row["filter"], names[row["broker"]]] += row["delivered"]

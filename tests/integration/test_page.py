@@ -188,6 +188,140 @@ def test_the_page_loses_its_broker_and_finds_it_again() -> None:
                 until("what is new", lambda: "early" in text_of(driver, "#subscriptions"))
 
 
+SIZES = pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+LONG = "a-subscriber-with-quite-a-long-name"
+
+
+@contextmanager
+def opened(width: int, height: int, seed: int) -> Iterator[tuple[Any, subprocess.Popen[str], list[int]]]:
+    """Run two brokers with a publisher and subscribers, and open the page of the first: the browser, its broker, the
+    ports of the HTTP servers."""
+    chance = random.Random(f"{seed} {os.getpid()}")  # other sizes are tested at the same time
+    north, south, north_http, south_http = (port_to_keep(chance) for _ in range(4))
+    with (
+        broker("south", south, south_http),
+        broker("north", north, north_http, south) as process,
+        sync.connect(f"plait://127.0.0.1:{south}", name=LONG) as reader,
+        sync.connect(f"plait://127.0.0.1:{south}", name="feed") as feed,
+        reader.subscribe("symbol == 'IBM' and price < 120 and venue in ['NYSE', 'XETRA']", within=0.5),
+        reader.subscribe("price > 3"),
+        browser(width, height) as driver,
+    ):
+        for number in range(30):
+            feed.publish({"symbol": "IBM" if number % 2 else "SAP", "price": 100 + number, "venue": "NYSE"})
+        driver.get(f"http://127.0.0.1:{north_http}/")
+        until("live", lambda: driver.find_element(CSS, 'body[data-state="live"]'))
+        until("the events", lambda: len(rows(driver, "#tail")) == 30)
+        until("the subscriptions", lambda: len(rows(driver, "#subscriptions")) == 2)
+        until("their link", lambda: "up" in text_of(driver, "#links tbody"))
+        yield driver, process, [north_http, south_http]
+
+
+def in_sight(driver: Any, element: Any) -> bool:
+    """Return whether the middle and the left end of an element are in the viewport and not covered."""
+    return bool(
+        driver.execute_script(
+            """const box = arguments[0].getBoundingClientRect();
+            return [box.left + 8, box.left + box.width / 2].every((x) => {
+              const there = document.elementFromPoint(x, box.top + Math.min(box.height / 2, 20));
+              return there !== null && arguments[0].contains(there);
+            });""",
+            element,
+        )
+    )
+
+
+@SIZES
+def test_a_wrong_filter_is_shown_as_at_the_prompt_and_asked_once(width: int, height: int) -> None:
+    with opened(width, height, 21) as (driver, _, _):
+        text = "price > 3 and symbol == 'IBM' and venue == NYSE"
+        driver.find_element(CSS, "#filter").send_keys(text)
+        problem = until("what is wrong", lambda: driver.find_element(CSS, "#problem:not([hidden])"))
+        lines = problem.get_property("textContent").split("\n")
+        assert lines[0].startswith("filter: ")
+        column = int(lines[0].rpartition("column ")[2])
+        assert lines[1].strip(), "the filter"
+        start = text.index(lines[1].strip()[:10])
+        assert lines[2] == " " * (column - 1 - start) + "^", lines
+        assert driver.execute_script("return arguments[0].scrollWidth <= arguments[0].clientWidth", problem)
+        reloads = "return performance.getEntriesByType('resource').filter((one) => one.name.includes('/api/v1/events'))"
+        before = driver.execute_script(f"{reloads}.length")
+        until("three more requests", lambda: driver.execute_script(f"{reloads}.length") >= before + 3)
+        refused = driver.execute_script(f"{reloads}.filter((one) => one.responseStatus === 400).length")
+        assert refused <= 2, "once, and once if it was sent half typed"
+        assert driver.find_element(CSS, "#problem").is_displayed(), "it stays"
+        marks = {row.find_elements(CSS, "td")[2].text for row in rows(driver, "#tail")}
+        assert marks == {""}, "a filter that is no filter marks nothing"
+        assert text_of(driver, "#tail .meta") == ""
+
+
+@SIZES
+@pytest.mark.parametrize("what", ["#subscriptions", "#links", "#tail", "#bounds", "#resources"])
+def test_the_result_of_a_selection_is_in_sight_of_it(what: str, width: int, height: int) -> None:
+    with opened(width, height, 22) as (driver, _, _):
+        row = rows(driver, what)[0]
+        click(driver, row)
+        panel = driver.find_element(CSS, "#inspector")
+        until("the details", lambda: text_of(driver, "#inspector-title") not in ("", "Selected"))
+        until("them in sight", lambda: in_sight(driver, panel))
+        until(
+            "the row beside them", lambda: in_sight(driver, driver.find_element(CSS, f'{what} [aria-selected="true"]'))
+        )
+        assert in_sight(driver, driver.find_element(CSS, "#clear")), "and the way out"
+        driver.find_element(CSS, "#clear").click()
+        until("nothing", lambda: text_of(driver, "#inspector-title") in ("", "Selected"))
+
+
+@SIZES
+def test_no_column_is_cut(width: int, height: int) -> None:
+    with opened(width, height, 23) as (driver, _, _):
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        cut = driver.execute_script(
+            """const whole = (cell) => cell.scrollWidth <= cell.clientWidth + 1;
+            const cells = [...document.querySelectorAll("main th, main td")].filter((cell) => cell.offsetParent);
+            return cells.filter((cell) => !whole(cell)).map((cell) => cell.textContent);"""
+        )
+        names = [text for text in cut if LONG not in text and "symbol" not in text]
+        assert names == [], "figures and titles are whole at any width"
+        assert width > 390 or cut == [], "on a phone names and filters are, too"
+
+
+def test_axes_have_round_numbers() -> None:
+    with opened(1440, 900, 24) as (driver, _, _):
+        steps, delays = driver.execute_async_script(
+            """const done = arguments[arguments.length - 1];
+            Promise.all([import("/static/dom.js"), import("/static/latency.js")]).then(([dom, latency]) =>
+              done([[926, 3704, 0.37, 12, 1, 41].map((most) => dom.roundStep(most)), latency.roundDelays(8, 15)]));"""
+        )
+        assert steps == [500, 1000, 0.1, 5, 0.5, 20]
+        assert delays == [200, 500, 1000, 2000, 5000, 10000, 20000]
+
+
+def test_the_page_goes_on_with_another_broker_when_its_own_dies() -> None:
+    with opened(1440, 900, 25) as (driver, process, (_, south_http)):
+        until("both pages are known", lambda: driver.execute_script(
+            "return fetch('/api/v1/overview').then((answer) => answer.json())"
+            ".then((said) => Object.values(said.brokers).every((one) => one.page))"
+        ))  # fmt: skip
+        until("the snapshot has them", lambda: _moves_are_known(driver))
+        process.kill()
+        process.wait()
+        until("lost", lambda: driver.find_element(CSS, 'body[data-state="lost"]'))
+        link = driver.find_element(CSS, "#banner a")
+        assert (link.text, link.get_attribute("href")) == ("south", f"http://127.0.0.1:{south_http}/")
+        until("the page of the other", lambda: f":{south_http}/" in driver.current_url)
+        until("live", lambda: driver.find_element(CSS, 'body[data-state="live"]'))
+        until("from where", lambda: "seen from south" in text_of(driver, "#where"))
+        assert "as north does not answer" in text_of(driver, "#where")
+
+
+def _moves_are_known(driver: Any) -> bool:
+    """Return whether two updates have come since both brokers were known: then the page knows them, too."""
+    time = "return performance.getEntriesByName('update')[0]?.startTime ?? 0"
+    first = driver.execute_script(time)
+    return bool(until("an update", lambda: driver.execute_script(time) > first))
+
+
 def test_beyond_this_machine_the_page_asks_for_the_token() -> None:
     command = [sys.executable, "-m", "plait", "broker", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0"]
     environment = {"PLAIT_BROKER__ACCESS__TOKEN": "the-broker-token-0123456789"}

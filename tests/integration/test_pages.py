@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import pages
 import pytest
+import spark
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,9 +25,12 @@ NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: bool(os.environ.get("PLAIT_REGISTRY")),
         "PLAIT_REGISTRY=1, where one of images is within reach",
     ),
-    "prometheus": (lambda: shutil.which("prometheus") is not None, "apt-get install prometheus"),
-    "spark": (lambda: find_spec("pyspark") is not None and shutil.which("java") is not None, "make setup-analytics"),
-    "chromium": (lambda: shutil.which("chromium") is not None, "apt-get install chromium"),
+    "prometheus": (
+        lambda: shutil.which("prometheus") is not None,
+        "prometheus is not installed: apt-get install prometheus",
+    ),
+    "spark": (lambda: not spark.missing(), spark.missing()),
+    "chromium": (lambda: shutil.which("chromium") is not None, "chromium is not installed: apt-get install chromium"),
     "nightly": (lambda: bool(os.environ.get("PLAIT_NIGHTLY")), "runs in make nightly"),
 }
 EXECUTED, FILES = {"console", "python"}, {"toml", "json", "yaml", "text", "mermaid", "jsonl"}

@@ -19,6 +19,7 @@ from processes import put_away
 import plait
 from plait_analytics import take_inventory
 from plait_analytics.engines.duckdb_engine import compute_by_duckdb
+from plait_analytics.tables.presentation import presented_tables
 from plait_telemetry.recording import TelemetryError
 
 EVENTS = 60
@@ -35,8 +36,8 @@ class PeerProcess:
         self.heard: list[int] = []
 
     async def ready(self) -> None:
-        assert self.process.stdout is not None
-        line = (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)).decode()
+        assert self.process.stderr is not None
+        line = (await asyncio.wait_for(self.process.stderr.readline(), PATIENCE_S)).decode()
         match = re.fullmatch(r"ready name=\S+ listen=(\S+) group=plait\n", line)
         assert match is not None, line
         self.address = match[1]
@@ -45,15 +46,15 @@ class PeerProcess:
         """Stop it as an operator does, and read its output."""
         self.process.send_signal(signal.SIGTERM)
         said, log = await asyncio.wait_for(self.process.communicate(), PATIENCE_S)
-        assert self.process.returncode == 0, log.decode()
-        self.heard = [json.loads(line)["n"] for line in said.decode().splitlines()]
+        assert self.process.returncode == 128 + signal.SIGTERM, log.decode()
+        self.heard = [json.loads(line)["attributes"]["n"] for line in said.decode().splitlines()]
 
 
 @asynccontextmanager
 async def peer_process(name: str, telemetry: Path, filter: str, *more: str) -> AsyncIterator[PeerProcess]:
     command = ["-m", "plait", "peer", "--name", name, "--listen", "127.0.0.1:0", "--telemetry", str(telemetry)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, "--subscribe", filter, *more,
+        sys.executable, *command, "--subscribe", filter, "--json", *more,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONWARNINGS": "error"},
     )  # fmt: skip
     try:
@@ -92,7 +93,8 @@ async def test_tables_of_peers_agree_with_what_applications_received(tmp_path: P
                 await asyncio.wait([hearing])
         await south.stop()
         await north.stop()
-    tables = compute_by_duckdb(take_inventory([tmp_path]))
+    inventory = take_inventory([tmp_path])
+    tables = presented_tables(compute_by_duckdb(inventory), inventory)
     heard = {NORTH: north.heard, SOUTH: south.heard, OWN: own}
     assert all(len(set(ns) - {25}) == len(ns) - ns.count(25) for ns in heard.values())
     assert set(range(30)) == set(north.heard)
@@ -107,7 +109,7 @@ async def test_tables_of_peers_agree_with_what_applications_received(tmp_path: P
     assert sum(row["accounted"] for row in journeys) == sum(row["events"] for row in journeys) > EVENTS
     assert tables["unaccounted"].num_rows == 0
     brokers = tables["brokers"].to_pylist()
-    assert {row["name"] for row in brokers} == {"north", "south", "own"}
+    assert {row["broker_name"] for row in brokers} == {"north", "south", "own"}
     assert not any(row["records_lost"] for row in brokers)
     crossed = {(row["source"], row["destination"]) for row in tables["flows"].to_pylist()}
     assert len({source for source, _ in crossed}) == 1, "the publisher's process is known to all"

@@ -25,7 +25,8 @@ from plait.commands.gen.dashboards import DASHBOARDS
 from plait.commands.gen.rules import ALERTS, RECORDINGS
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("promtool")), reason="needs Prometheus: apt-get install prometheus"
+    not (shutil.which("prometheus") and shutil.which("promtool")),
+    reason="prometheus is not installed: apt-get install prometheus",
 )
 PATIENCE_S = 60.0
 NAMES = ("north", "east", "south")
@@ -171,8 +172,10 @@ FIRES = {
     "RoutesFlapping": 'plait_route_changes_total{broker="a"}: 0+60x99',
     "EventsLost": 'plait_events_dropped_total{broker="a", reason="outbox_items"}: 0+5x99',
     "BoundsMissed": 'plait_events_dropped_total{broker="a", reason="late"}: 0+5x99; '
-    'plait_events_late_total{broker="a"}: 0x99; plait_events_delivered_total{broker="a"}: 0+95x99',
+    'plait_events_late_total{broker="a"}: 0+5x99; plait_events_delivered_total{broker="a"}: 0+95x99',
+    "ClientsLoseEvents": 'plait_losing_subscriptions{broker="a"}: 1x99',
     "SlowConsumers": 'plait_slow_consumers{broker="a"}: 2x99',
+    "DurableBehind": 'plait_durable_backlog_seconds{broker="a"}: 4000x99',
     "LogFailing": 'plait_log_failing{broker="a"}: 1x99',
     "LogDamaged": 'plait_log_records_damaged_total{broker="a"}: 0x10 1x99',
     "LoopBlocked": 'plait_loop_lag_seconds_bucket{broker="a", le="0.1"}: 0x99; '

@@ -81,7 +81,7 @@ class Subscriber:
             self.read.append(event.payload)
 
     async def watch(self) -> None:
-        async for notice in self.subscription.events():
+        async for notice in self.subscription.notices():
             if isinstance(notice, plait.Gap):
                 self.gaps[notice.reason] = self.gaps.get(notice.reason, 0) + notice.count
 

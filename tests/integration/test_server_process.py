@@ -43,20 +43,43 @@ async def test_ready_then_sigterm_then_zero(tmp_path: Path) -> None:
         assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO|WARNING|ERROR) \w+: ", line), line
 
 
-async def test_a_second_signal_ends_it_at_once() -> None:
+async def test_a_later_second_signal_ends_it_at_once() -> None:
     async with broker_process(*ANY) as broker:
         await broker.ready()
         async with await ScriptedClient.connect(broker.port) as deaf:
-            await deaf.hello()
-            await deaf.subscribe("true")
-            for n in range(1000):
-                await deaf.publish({"n": n}, bytes(10_000))
+            await leave_unread(deaf)
             broker.signal(signal.SIGINT)
             await broker.says("SIGINT: stopping")
-            broker.signal(signal.SIGINT)
+            async with asyncio.timeout(60):
+                while broker.process.returncode is None:
+                    broker.signal(signal.SIGINT)
+                    await asyncio.sleep(0.1)
             code, _, err = await broker.ended()
     assert code == 1
     assert "second stop signal" in err
+
+
+async def test_a_signal_that_is_sent_twice_counts_once() -> None:
+    """`timeout` signals the process, and then its group."""
+    async with broker_process(*ANY) as broker:
+        await broker.ready()
+        async with await ScriptedClient.connect(broker.port) as slow:
+            await leave_unread(slow)
+            broker.signal(signal.SIGTERM)
+            await broker.says("SIGTERM: stopping")
+            broker.signal(signal.SIGTERM)
+            assert len(await slow.hung_up()) > 1000 * 10_000, "the queue is delivered before the end"
+        code, _, err = await broker.ended()
+    assert code == 0
+    assert "second stop signal" not in err
+
+
+async def leave_unread(client: ScriptedClient) -> None:
+    """Give the broker more to deliver than a socket takes, so that it cannot stop before the client reads."""
+    await client.hello()
+    await client.subscribe("true")
+    for n in range(1000):
+        await client.publish({"n": n}, bytes(10_000))
 
 
 async def test_sighup_reads_the_configuration_again_and_keeps_the_old_one_when_it_is_bad(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from scripted import client_of, running
 import plait
 from plait_analytics import take_inventory
 from plait_analytics.engines.duckdb_engine import compute_by_duckdb
+from plait_analytics.tables.presentation import presented_tables
 from plait_broker.server.config.configuration import Configuration
 from plait_broker.server.config.overlay_config import OverlayConfig
 from plait_broker.server.endpoints import Endpoint
 from plait_broker.server.server import BrokerServer
 from plait_broker.settings import BrokerSettings, LinkSettings
+from plait_core.ids import id_text
 from plait_core.telemetry import RECORD_BYTES, RecordKind, SegmentHeader, parse_seal, record_dtype
 from plait_telemetry.recording import TelemetryConfig, TelemetryError
 
@@ -82,6 +84,8 @@ async def test_the_telemetry_of_a_broker_agrees_with_its_events(tmp_path: Path) 
     assert not len(of(records, RecordKind.DROP))
     names = [json.loads(line) for path in home.glob("*.names.jsonl") for line in path.read_text().splitlines()]
     assert {"kind": "broker", "id": f"{broker:016x}", "name": "north"} in names
+    clients = {n["id"]: n["name"] for n in names if n["kind"] == "publisher"}
+    assert clients == {id_text(1): "subscriber", id_text(2): "publisher"}, "any client may publish"
     assert [(n["id"], n["filter"], n["client"], n["within_us"]) for n in names if n["kind"] == "subscription"] == [
         (1, "n < 30", "subscriber", 10_000_000),
         (2, "n >= 20", "subscriber", 0),
@@ -162,13 +166,14 @@ async def test_the_tables_of_real_brokers_account_for_every_event(tmp_path: Path
                         for _ in range(count):
                             await anext(aiter(subscription))
                             heard += 1
-    tables = compute_by_duckdb(take_inventory([tmp_path]))
+    inventory = take_inventory([tmp_path])
+    tables = presented_tables(compute_by_duckdb(inventory), inventory)
     journeys = tables["journeys"].to_pylist()
     assert sum(row["events"] for row in journeys) == sum(row["accounted"] for row in journeys) == EVENTS
     assert sum(row["delivered"] for row in journeys) == sum(row["expected"] for row in journeys) == heard == 70
     assert tables["unaccounted"].num_rows == 0
     by_filter = {row["filter"]: row["delivered"] for row in tables["subscriptions"].to_pylist()}
     assert by_filter == {"n < 30": 30, "true": EVENTS}
-    assert sorted(set(tables["brokers"]["name"].to_pylist())) == ["north", "south"]
+    assert sorted(set(tables["brokers"]["broker_name"].to_pylist())) == ["north", "south"]
     crossed = sum(row["events"] for row in tables["flows"].to_pylist() if row["source"] != row["destination"])
     assert crossed == 15 + EVENTS // 2

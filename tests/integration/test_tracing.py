@@ -153,6 +153,17 @@ async def _verdicts_are_told(overlay: Three, publisher: plait.Client, prices: pl
         assert (verdict["verdict"], verdict["reports"]["c"]["event"]["path"]) == ("delivered", ["a", "b"])
         (verdict,) = await overlay.objects("why", str(wrong.id), subscription["id"], at=at)
         assert (verdict["verdict"], verdict["why"]) == ("not_matched", ["price > 10 is false: price is 3"])
+    for at in "abc":
+        (outcome,) = await overlay.objects("why", str(right.id), at=at)
+        assert (outcome["verdict"], outcome["silent"], sorted(outcome["reports"])) == ("delivered", [], ["a", "b", "c"])
+    said = await overlay.shell("why", str(right.id))
+    assert "arrived at c" in said
+    assert "c/1  price > 10: delivered to " in said
+    assert (await overlay.shell("why", str(wrong.id))).startswith("not matched: ")
+    assert (await overlay.shell("why", "9b2f0c6a1d3e4f57-12", code=1)).startswith("never seen: ")
+    printed = (await overlay.shell("pub", "price=14", "--confirm", "broker")).split()
+    assert (await overlay.shell("why", printed[1].rstrip(","))).startswith("delivered: to 1 subscription")
+    await prices.next(5)
     said = await overlay.shell("why", str(wrong.id), "c/1")
     assert said.startswith("not matched: ")
     assert "no event id" in await overlay.shell("why", "x", "c/1", code=2)

@@ -23,8 +23,9 @@ from brute_force import Tree
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from plait_core.errors import FilterError, FilterSyntax, FilterTooComplex
+from plait_core.errors import FilterError, FilterNeverTrue, FilterSyntax, FilterTooComplex
 from plait_core.filters import F, Filter, parse, satisfies
+from plait_core.filters.contradiction import contradiction
 from plait_core.limits import CONJUNCTIONS_MAX, FilterLimits
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
@@ -99,6 +100,23 @@ def test_the_operators_of_filters_are_those_of_their_texts() -> None:
             attributes = strategies.random_attributes(rng)
             for joined, what in ((one & other, "and"), (one | other, "or")):
                 assert joined.evaluate(attributes) is brute_force.evaluate((what, trees), attributes), seed
+
+
+def test_a_filter_without_alternatives_is_refused_with_conditions_that_exclude_each_other() -> None:
+    refused = 0
+    for seed, rng in seeds("never", FILTERS):
+        found = parse(strategies.render(some_tree(rng), rng))
+        if found.normal:
+            found.check_satisfiable()
+            continue
+        with pytest.raises(FilterNeverTrue):
+            found.check_satisfiable()
+        conditions = contradiction(found.expr)
+        together = parse(" and ".join(f"({condition})" for condition in conditions))
+        assert together.normal == (), f"seed {seed!r}: {conditions}"
+        assert len({attr for condition in conditions for attr in parse(condition).attributes()}) <= 1
+        refused += 1
+    assert refused > 10
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from plait_core.wire import (  # noqa: E402
     publish_head,
 )
 from plait_core.wire.event_block import EventFrame  # noqa: E402 - the one in Python
+from plait_core.wire.event_frames import EventFrame as NativeFrame  # noqa: E402
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
 PAIRS = 10_000_000 if NIGHTLY else 100_000
@@ -274,6 +275,32 @@ def test_attributes_are_read_as_the_reference_reads_them() -> None:
             assert rows == []
             refused += 1
     assert FRAMES // 10 < refused < FRAMES * 9 // 10
+
+
+@pytest.mark.timeout(7200)
+def test_names_that_begin_with_a_dollar_are_found_alike() -> None:
+    """The answer depends on the names alone, and is the same of mutated attributes."""
+    rng = random.Random(0x9A24)
+    names = [*NAMES, "$reply", "$x", "dollars"]
+    texts = ["$", "US$", "$x", "\xa2$x", ""]
+    found: dict[bool, int] = {False: 0, True: 0}
+    for _ in range(FRAMES):
+        chosen = rng.sample(names, rng.randrange(5))
+        attributes = {name: rng.choice([rng.choice(texts), random_value(rng)]) for name in chosen}
+        payload = b"$" * rng.randrange(3) + rng.randbytes(20)
+        plain = encode_block(Event(attributes, payload, int.from_bytes(b"$" * 8), 0x24, 0x24, 0x24))
+        expected = any(name.startswith("$") for name in attributes)
+        assert EventFrame(plain).has_dollar_name == NativeFrame(plain).has_dollar_name == expected, plain
+        found[expected] += 1
+        (attributes_bytes,) = struct.unpack(">I", plain[36:40])
+        packed = mutated(rng, plain[40 : 40 + attributes_bytes])
+        block = plain[:36] + struct.pack(">I", len(packed)) + packed + payload
+        frame, native = EventFrame(block), NativeFrame(block)
+        assert frame.has_dollar_name == native.has_dollar_name, packed
+        fault, decoded = reference_attributes(frame)
+        if fault is None:
+            assert native.has_dollar_name == any(name.startswith("$") for name in decoded), packed
+    assert min(found.values()) > FRAMES // 5
 
 
 def test_deep_and_lying_msgpack() -> None:

@@ -466,7 +466,7 @@ class Interest(RuleBasedStateMachine):
         self.send()
 
     def send(self) -> None:
-        for update in self.sync.take_updates(self.now, self.reachable.__getitem__):
+        for update in self.sync.take_updates(self.now, lambda root: 0 if self.reachable[root] else None):
             assert len(update.added) <= INTEREST_FILTERS_MAX
             self.updates += [(to, update) for to in update.to]
         for number in self.sync.installed:

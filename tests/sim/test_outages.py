@@ -10,6 +10,7 @@ import os
 import pytest
 
 from plait_core.wire import Confirm
+from plait_core.wire.frame_types.session_frames import Done, DurableAction, Failed, ManageDurable
 from plait_lab.simulation.overlay.world import World
 from plait_lab.simulation.overlay.worlds.outages import Outages
 
@@ -79,3 +80,51 @@ def test_what_is_installed_is_known_by_whoever_starts_anew_alone(seed: int) -> N
     home.start()
     third.start()
     assert world.run_until(lambda: event.confirmed and event.id in subscription.received, 25.0)
+
+
+def test_a_durable_subscription_is_removed_at_its_home_broker_alone() -> None:
+    """While that is away, nobody removes it, and confirmed events wait. Its removal ends the wait."""
+    world = three_brokers(3)
+    home = world.nodes[0]
+    subscriber, publisher = world.client(0), world.client(1)
+    subscription = subscriber.subscribe("x >= 0", durable="d")
+    advertisement = publisher.advertise("x >= 0")
+    assert world.run_until(lambda: subscription.installed and advertisement.installed, 10.0)
+    subscriber.leave()
+    world.run(1.0)
+    home.kill()
+    world.run(1.0)
+    event = publisher.publish({"x": 1}, Confirm.SUBSCRIBERS)
+    publisher.keeps_frames = True
+    publisher.write(ManageDurable(99, "d", DurableAction.REMOVE))
+    world.run(2.0)
+    assert [(failed.request, failed.code) for failed in publisher.heard(Failed)] == [(99, "unknown")]
+    assert event is not None
+    assert not event.confirmed
+    home.start()
+    operator = world.client(0, "operator")
+    operator.keeps_frames = True
+    assert world.run_until(lambda: operator.ready, 5.0)
+    operator.write(ManageDurable(99, "d", DurableAction.REMOVE))
+    assert world.run_until(lambda: any(done.request == 99 for done in operator.heard(Done)), 10.0)
+    assert world.run_until(lambda: event.confirmed or event.refused == "discarded", 20.0), "whichever came first"
+    later = publisher.publish({"x": 2}, Confirm.SUBSCRIBERS)
+    assert later is not None
+    assert world.run_until(lambda: later.confirmed, 10.0), "nobody waits for it any more"
+
+
+def test_an_event_for_a_broker_that_restarts_is_confirmed_by_its_subscribers() -> None:
+    """The event is sent again under another position. Its result there is that of the first position."""
+    world = three_brokers(3)
+    home, publisher = world.nodes[0], world.client(1)
+    subscription = world.client(0).subscribe("x >= 0", durable="d")
+    advertisement = publisher.advertise("x >= 0")
+    assert world.run_until(lambda: subscription.installed and advertisement.installed, 10.0)
+    home.kill()
+    world.run(1.0)
+    event = publisher.publish({"x": 1}, Confirm.SUBSCRIBERS)
+    assert event is not None
+    world.run(2.0)
+    home.start()
+    assert world.run_until(lambda: event.confirmed, 20.0)
+    assert event.id in subscription.received

@@ -10,7 +10,13 @@ from plait_lab.simulation.one_broker.seeded_histories import play, replay_line
 
 SEEDS_MAX = 1_000
 
-RARE = {"hide_losses_of_a_resume", "close_without_notice", "drop_one_in_10000", "forget_refusals"}
+RARE = {
+    "hide_losses_of_a_resume",
+    "close_without_notice",
+    "drop_one_in_10000",
+    "forget_refusals",
+    "forget_earlier_filters_on_restart",
+}
 """Bugs that take a hundred seeds or more to detect, half a minute each."""
 
 BUGS = [pytest.param(bug, marks=pytest.mark.nightly) if bug in RARE else bug for bug in PLANTED]

@@ -19,6 +19,7 @@ from plait_core.wire.event_block import encode_block
 from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
+    ClientReport,
     Done,
     Failed,
     Full,
@@ -32,7 +33,7 @@ from plait_core.wire.frame_types.session_frames import (
     Unadvertise,
     Unsubscribe,
 )
-from plait_lab.simulation.one_broker.bounds import check_bounds
+from plait_lab.simulation.one_broker.invariants.bounds import check_bounds
 from plait_lab.simulation.one_broker.network import Path
 from plait_lab.simulation.one_broker.raw_clients import RawClient
 from plait_lab.simulation.one_broker.stage import Stage
@@ -95,6 +96,11 @@ class Sessions(RuleBasedStateMachine):
         start = Start.ALL if durable else Start.NEW
         frame = Subscribe(client.next_request(), subscription, filter, 0, items_max=2, full=full)
         client.send(frame if not durable else Subscribe(frame.request, subscription, filter, durable="d", start=start))
+
+    @rule(who=WHO, reported=NUMBERS, count=st.sampled_from([0, 1, 2**64 - 1]), reason=st.sampled_from(["waiting", "?"]))
+    def report(self, who: int, reported: int, count: int, reason: str) -> None:
+        one = (count,)
+        self.client(who).send(ClientReport((reported,), one, one, (reported,), (reason,), one, one, one))
 
     @rule(who=WHO, subscription=NUMBERS, drain=st.booleans(), forget=st.booleans())
     def unsubscribe(self, who: int, subscription: int, drain: bool, forget: bool) -> None:

@@ -50,9 +50,9 @@ def test_an_ordinary_filter_neither_covers_nor_is_covered_by_one_of_the_systems(
     publisher.publish({"n": 1})
     world.run(1.0)
     by_subscription = Counter(
-        (named[0], str(frame.attributes().get("$kind", "n")))
+        (subscription, str(frame.attributes().get("$kind", "n")))
         for frame in both.heard(Deliver)
-        for named in frame.deliveries
+        for subscription, _, _ in frame.deliveries
         if frame.attributes().get("$kind", "publish") == "publish"
     )
     assert by_subscription == dict.fromkeys(zip(numbers, ("n", "publish", "publish"), strict=True), 1)

@@ -24,6 +24,10 @@ COLUMNS = {"outbox_items": "overflow", "outbox_bytes": "overflow", "retention": 
 """Columns that count the drop reasons without a column of their own."""
 
 
+def publisher_name(id: int) -> str:
+    return f"publisher-{id & 15}"
+
+
 def window(ts_us: int) -> int:
     return ts_us // MINUTE_US * MINUTE_US
 
@@ -78,6 +82,13 @@ class World:
             segments = SegmentWriter(directory / f"broker-{number}", broker, self._start_us, limits)
             segments.open()
             segments.name([{"kind": "broker", "id": f"{broker:016x}", "name": f"b{number}"}])
+            segments.name(
+                [
+                    {"kind": "publisher", "id": f"{id:016x}", "name": publisher_name(id)}
+                    for id, home in PUBLISHERS.items()
+                    if home == broker
+                ]
+            )
             segments.name(
                 [
                     {"kind": "subscription", "id": n, "filter": f"f == {n}", "client": f"c{number}", "within_us": bound}

@@ -8,23 +8,28 @@ Exit codes: 0 done, 1 failed, 2 wrong usage. Skipped segments are listed on stde
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 import click
 import pyarrow as pa
 
 from plait_core import PlaitError
+from plait_core.values import Json
 
 from ..records.columns import EVER
 from ..records.inventory import Inventory, take_inventory
-from ..records.remote import cache_option, pulled_sources
+from ..records.remote import cache_option, pulled_sources, pulling
 from ..tables.lake import Lake
+from ..tables.presentation import presented_tables
 from ..tables.report import report
 from ..tables.table import WINDOW_US
 from .compact_command import compact_command
@@ -32,11 +37,21 @@ from .console import fail, progress, spark_missing
 from .live_command import live, prepare
 from .show_command import show
 
+NICENESS: Final = 10
+"""By how much repeated analyses give way to the brokers on the machine."""
+
+IDLE_FACTOR: Final = 9
+"""Repeated analyses take a tenth of the time at most. Each reads all records again."""
+
 FINDINGS_SHOWN: Final = 20
 """Skipped files that are listed by name; beyond it only their number is printed."""
 
 
 _WHEN: Final = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"])
+
+
+class NoRecords(PlaitError):
+    """The sources have no records."""
 
 
 class _Analyses(click.Group):
@@ -77,11 +92,13 @@ def analyze() -> None:
     "--to", "until", type=_WHEN, help="Use records before this time (UTC). Events in flight then are incomplete."
 )
 @click.option("--master", metavar="URL", help="Spark master: local[2,4] by default, spark://..., k8s://...")
+@click.option("--every", "every_s", type=click.FloatRange(1, 86_400), metavar="S",
+              help="Analyse again every S seconds, until Ctrl-C; less often if it takes long.")  # fmt: skip
 @cache_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def batch(
     sources: tuple[str, ...], engine: str, out: Path | None, window_s: int, since: datetime | None,
-    until: datetime | None, master: str | None, cache: Path, as_json: bool,
+    until: datetime | None, master: str | None, every_s: float | None, cache: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Analyse the telemetry that brokers recorded with --telemetry DIR. Brokers may continue to write meanwhile.
 
@@ -90,38 +107,67 @@ def batch(
     """
     if master is not None and engine != "spark":
         raise click.UsageError("--master is for --engine spark")
-    began, window_us = monotonic(), window_s * 1_000_000
-    directories, _ = pulled_sources(sources, cache)
-    inventory = take_inventory(directories)
-    _print_findings(inventory)
-    if since is not None or until is not None:
-        inventory.between = (_micros(since, EVER[0]), _micros(until, EVER[1]))
-    if not inventory.records:
-        fail("there are no records in the sources", "start brokers with --telemetry DIR, and give DIR")
+    if every_s is not None and (engine != "duckdb" or out is None or as_json):
+        raise click.UsageError("--every is for --engine duckdb with --out, and prints no report")
+    directories, copies = pulled_sources(sources, cache)
+    between = None if since is None and until is None else (_micros(since, EVER[0]), _micros(until, EVER[1]))
+    if every_s is not None:
+        with pulling(copies, every_s, progress):
+            _repeat(partial(_analyse, directories, engine, out, window_s, between, master), every_s)
+        return
+    began = monotonic()
     try:
-        lake = Lake(out) if out is not None else None
-        if lake is not None and lake.holds(inventory, window_us):
-            progress(f"{out} already has the tables of these {inventory.records:,} records")
-            tables = _stored(lake)
-        else:
-            progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
-            computed = _computed(inventory, engine, window_us, master)
-            if lake is not None:
-                lake.write(computed, inventory, engine, window_us)
-                tables = _stored(lake)
-            else:
-                tables = _presented(computed)
+        facts = _analyse(directories, engine, out, window_s, between, master)
     except PlaitError as error:
         fail(error.message, error.hint)
     except OSError as error:
         fail(f"the tables cannot be written: {error.strerror}", "give another --out")
-    facts = report(tables)
     if as_json:
         print(json.dumps(facts))
     else:
         for line in facts["lines"]:
             print(line)
     progress(f"done in {monotonic() - began:.1f} s")
+
+
+def _analyse(
+    directories: Sequence[Path], engine: str, out: Path | None, window_s: int, between: tuple[int, int] | None,
+    master: str | None,
+) -> Json:  # fmt: skip
+    """Compute and store the tables if they are not there already, and return the report."""
+    window_us = window_s * 1_000_000
+    inventory = take_inventory(directories)
+    _print_findings(inventory)
+    inventory.between = between
+    if not inventory.records:
+        raise NoRecords("there are no records in the sources", hint="start brokers with --telemetry DIR, and give DIR")
+    lake = Lake(out) if out is not None else None
+    if lake is not None and lake.holds(inventory, window_us):
+        progress(f"{out} already has the tables of these {inventory.records:,} records")
+        return report(_stored(lake))
+    progress(f"{inventory.records:,} records in {len(inventory.segments):,} segments, by {engine}")
+    computed = _computed(inventory, engine, window_us, master)
+    if lake is None:
+        return report(presented_tables(computed, inventory))
+    lake.write(computed, inventory, engine, window_us)
+    return report(_stored(lake))
+
+
+def _repeat(analyse: Callable[[], Json], every_s: float) -> None:
+    """Analyse again and again until a signal. A failure is reported, and the next analysis may succeed."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: sys.exit(0))
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    while True:
+        began = monotonic()
+        try:
+            analyse()
+        except PlaitError as error:
+            progress(error.message)
+        except OSError as error:
+            progress(f"the tables cannot be written: {error.strerror}")
+        sleep(max(every_s, IDLE_FACTOR * (monotonic() - began)))
 
 
 def _micros(when: datetime | None, otherwise: int) -> int:
@@ -147,13 +193,8 @@ def _computed(inventory: Inventory, engine: str, window_us: int, master: str | N
 def _stored(lake: Lake) -> dict[str, pa.Table]:
     manifest = lake.manifest()
     assert manifest is not None, "it was just written or read"
+    lake.show(manifest)  # an analysis that was killed may have left the directories behind the manifest
     return {name: lake.read(name) for name in manifest["tables"]}
-
-
-def _presented(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    from ..tables.lake import presented
-
-    return {name: presented(name, table) for name, table in tables.items()}
 
 
 def _print_findings(inventory: Inventory) -> None:

@@ -17,11 +17,14 @@ from .console import fail
 
 @click.command("show", short_help="Print rows of a table.")
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
-@click.argument("table", type=click.Choice(list(TABLES)))
+@click.argument("table", type=click.Choice(list(TABLES)), metavar="TABLE")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Number of rows.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def show(out: Path, table: str, last: int, as_json: bool) -> None:
-    """Print the newest rows of a table in OUT, written by `plait analyze batch` or `live`."""
+    """Print the newest rows of a table in OUT, written by `plait analyze batch` or `live`.
+
+    docs/reference/tables.md describes the tables.
+    """
     try:
         found = Lake(out).read(table)
     except PlaitError as error:
@@ -40,5 +43,5 @@ def show(out: Path, table: str, last: int, as_json: bool) -> None:
 
 
 def _short(value: object) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
     return "".join(character if character.isprintable() else "?" for character in text)[:40]

@@ -1,4 +1,7 @@
-"""Find Java, which Spark needs and which cannot be installed as a Python package."""
+"""Find Java, which Spark needs and which cannot be installed as a Python package.
+
+`python -m plait_analytics.engines.java` exits with 1 and the reason if there is no suitable one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -29,9 +33,9 @@ def find_java() -> Path:
     one."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    hint = f"install a JRE of version {JAVA_MIN} or newer, or use --engine duckdb, which needs none"
+    hint = f"apt-get install openjdk-{JAVA_MIN}-jre-headless, or a newer one; or --engine duckdb, which needs none"
     if found is None:
-        raise JavaMissing("Spark needs Java, and there is none", hint=hint)
+        raise JavaMissing("Spark needs Java, which is not installed", hint=hint)
     version = _version(found)
     if version is None:
         raise JavaMissing(f"Spark needs Java, and {found} does not run", hint=hint)
@@ -47,3 +51,10 @@ def _version(java: str) -> int | None:
         return None
     match = _VERSION.search(process.stderr + process.stdout)
     return int(match[1]) if match is not None and process.returncode == 0 else None
+
+
+if __name__ == "__main__":
+    try:
+        find_java()
+    except JavaMissing as missing:
+        sys.exit(str(missing))

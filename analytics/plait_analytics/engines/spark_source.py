@@ -18,6 +18,7 @@ from ..records.batches import WEIGHTS, packed, read_counts, read_pieces, read_sl
 from ..records.columns import Slice
 from ..records.counts import SCHEMA as COUNTS
 from ..records.event_fragments import SCHEMA as PIECES
+from .spark_types import ddl
 
 FORMAT = "plait-telemetry"
 
@@ -63,7 +64,7 @@ class SegmentReader(DataSourceReader):
 
 
 class SegmentSource(DataSource):
-    """The data source. Its options are `slices` (JSON), `parts`, and either `columns` or `window_us`.
+    """The data source of this package. Its options are `slices` (JSON), `parts`, and either `columns` or `window_us`.
 
     `columns` selects record columns, fragments or weights; `window_us` selects counts. `weight` applies to fragments.
     """
@@ -87,11 +88,6 @@ class SegmentSource(DataSource):
         columns, window_us = self.options.get("columns", "").split(","), int(self.options.get("window_us", 0))
         weight = int(self.options.get("weight", 1))
         return SegmentReader(slices, int(self.options["parts"]), columns, window_us, weight)
-
-
-def ddl(schema: pa.Schema) -> str:
-    """Return a schema of integers as a Spark DDL string."""
-    return ", ".join(f"{field.name} {'bigint' if pa.types.is_int64(field.type) else 'int'}" for field in schema)
 
 
 def records_of(spark: SparkSession, slices: Sequence[Slice], parts: int, columns: Sequence[str]) -> DataFrame:

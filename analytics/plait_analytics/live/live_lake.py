@@ -1,7 +1,7 @@
 """Live tables: each batch of closed windows adds a file to each table. The manifest names the last batch.
 
 The manifest is that of `lake.py` with an entry `live`: the last batch and its query's id. A batch that was written is
-not written again. Files of one hour are joined when there are many. A batch waits for what must survive a crash; pages
+not written again. Files of batches are joined when there are many. A batch waits for what must survive a crash; pages
 and the summary follow within seconds, outside the batch (`LiveLake.show`).
 """
 
@@ -21,15 +21,18 @@ from plait_core.values import Json
 
 from ..records.counts import SCHEMA as COUNTS
 from ..records.counts import merged_batch
+from ..records.words import IdNames
 from ..tables.definitions import TABLES
 from ..tables.derive_tables import COUNTED, derive
 from ..tables.incidents import HISTORY
 from ..tables.json_pages import ROWS_MAX, column_description, page_of
-from ..tables.lake import FORMAT, MANIFEST, Lake, LakeError, ids_of, parquet_of, presented, replace
+from ..tables.lake import FORMAT, MANIFEST, Lake, replace
+from ..tables.presentation import ids_of, presented
 from ..tables.summary import SUMMARY, WINDOWS, summary_bytes
+from ..tables.table_directories import FILES, PAGES, LakeError
 
 JOINED_FILES: Final = 32
-"""Files of one table and hour beyond which they are joined into one."""
+"""Files of single batches beyond which those of a table are joined into one."""
 
 STATUS: Final = "live.json"
 """The status file: the last batch, its time, and the records counted, late or odd. Health checks read its age."""
@@ -60,6 +63,7 @@ class LiveLake:
         self._window_us = window_us
         self._lake = Lake(directory)
         self._manifest = self._begun()
+        self._lake.show(self._manifest)  # a run that was killed may have left the directories behind the manifest
         self._recent = {name: self._tail(name, ROWS_MAX) for name in self._manifest["tables"]}
         self._windows = _newest(_by_window(self._counts_before()), WINDOWS)
         self._before = {window: _coarse(counts) for window, counts in _newest(self._windows, HISTORY).items()}
@@ -87,11 +91,10 @@ class LiveLake:
         before = {**self._before, **{window: _coarse(part) for window, part in fresh.items()}}
         history = pa.concat_tables(before.values())
         tables = derive(counts, names, window_us=self._window_us, only=COUNTED, history=history, settled=True)
-        described, stale, recent = {}, [], {}
+        described, recent, shown_names = {}, {}, IdNames(names)
         for name, table in tables.items():
             mine = table.filter(pc.is_in(table["window_us"], pa.array(fresh, table["window_us"].type)))
-            described[name], unnamed, recent[name] = self._grown(name, presented(name, mine), batch)
-            stale += unnamed
+            described[name], recent[name] = self._grown(name, presented(name, mine, shown_names), batch)
         manifest = {
             **self._manifest,
             "records": self._manifest["records"] + pc.sum(counts["records"]).as_py(),
@@ -99,12 +102,11 @@ class LiveLake:
             "tables": described,
         }
         replace(self._directory / MANIFEST, json.dumps(manifest).encode())
+        self._lake.show(manifest, before=self._manifest)
         self._manifest, self._recent = manifest, recent
         self._windows = _newest({**self._windows, **fresh}, WINDOWS)
         self._before = _newest(before, HISTORY)
         self._unshown = _Shown(recent, self._windows, names)
-        for path in stale:
-            (self._directory / path).unlink(missing_ok=True)
 
     def show(self, now_s: float) -> None:
         """Write pages and summary if there are new rows and the last write is old enough. Runs outside the batches."""
@@ -124,6 +126,7 @@ class LiveLake:
     def _begun(self) -> Json:
         found = self._lake.manifest()
         if found is None:
+            self._lake.directories.refuse_others(TABLES)
             return {
                 "format": FORMAT, "digest": "", "engine": ENGINE, "window_us": self._window_us, "records": 0,
                 "segments": 0, "left_out": [], "live": {"batch": -1, "query": ""}, "tables": {},
@@ -141,30 +144,17 @@ class LiveLake:
         except (OSError, ValueError, KeyError):
             return ""
 
-    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[Json, list[str], pa.Table]:
-        """Add rows to a table. Return its manifest entry, the files that the entry no longer names, and its newest
-        rows."""
+    def _grown(self, name: str, shown: pa.Table, batch: int) -> tuple[Json, pa.Table]:
+        """Add rows to a table. Return its manifest entry and its newest rows."""
         before = self._manifest["tables"].get(name, {"rows": 0, "files": [], "json": ""})
-        files, stale = list(before["files"]), []
-        hours = pc.strftime(shown["window"], format="date=%Y-%m-%d/hour=%H")
-        for hour in sorted(pc.unique(hours).to_pylist()):
-            part = shown.filter(pc.equal(hours, hour))
-            siblings, kind = [file for file in files if file.startswith(f"{name}/{hour}/live-")], "live"
-            if len(siblings) >= JOINED_FILES:  # each file once, so that an hour's last batch is as fast as its first
-                kind = "joined"
-                part = pa.concat_tables([*(self._lake.read_file(file) for file in siblings), part])
-                files = [file for file in files if file not in siblings]
-                stale += siblings
-            path = f"{name}/{hour}/{kind}-{batch:08d}.parquet"
-            replace(self._directory / path, parquet_of(part))
-            files.append(path)
-        unknown = f"{name}/date=none/live.parquet"  # shows the columns while there are no rows
-        if shown.num_rows and unknown in files:
-            files.remove(unknown)
-            stale.append(unknown)
-        elif not files:
-            replace(self._directory / unknown, parquet_of(shown))
-            files.append(unknown)
+        files, part, kind = list(before["files"]), shown, "live"
+        single = [file for file in files if file.startswith(f"{FILES}/{name}/live-")]
+        if len(single) >= JOINED_FILES:  # each file once, so that the last batch of a day is as fast as its first
+            kind = "joined"
+            part = pa.concat_tables([*map(self._lake.read_file, single), part])
+            files = [file for file in files if file not in single]
+        if part.num_rows or not files:  # a table without rows has a file, so that its columns are known
+            files.append(self._lake.write_file(name, f"{kind}-{batch:08d}", part))
         recent = pa.concat_tables([self._recent[name], shown]) if name in self._recent else shown
         recent = recent.slice(max(0, recent.num_rows - ROWS_MAX))
         page = _page(name)
@@ -177,7 +167,7 @@ class LiveLake:
             "files": files,
             "json": page,
         }
-        return entry, [path for path in stale if path not in files], recent
+        return entry, recent
 
     def _tail(self, name: str, rows: int) -> pa.Table:
         """Return the newest rows of a table, in order."""
@@ -203,7 +193,7 @@ class LiveLake:
 
 
 def _page(name: str) -> str:
-    return f"{name}/live.json"
+    return f"{PAGES}/{name}/live.json"
 
 
 def _by_window(counts: pa.Table) -> Windows:

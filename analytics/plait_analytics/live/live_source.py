@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ..commands.console import progress
-from ..engines.spark_source import ddl
+from ..engines.spark_types import ddl
 from ..records.counts import SCHEMA as COUNTS
 from ..records.growing_segments import GrowingSegments
 from ..records.stream_offsets import Offset, Portion, StreamOffsets, read_portion

@@ -23,7 +23,8 @@ from plait_core.telemetry import SCHEMA_VERSION
 from plait_core.values import Json
 
 from ..tables.derive_tables import merged
-from ..tables.lake import ids_of, parquet_of, presented, replace
+from ..tables.lake import parquet_of, replace
+from ..tables.presentation import ids_of, presented
 from .batches import read_counts, slices_of
 from .columns import FIELDS, chunks, length, of_those
 from .counts import SCHEMA as COUNTS

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
+from plait_core.telemetry import DURABLE, FELL, TO_BROKER, RecordKind
 
 from ..tables.sql_dialect import total
 from .columns import FIELDS, Columns, length, of_those
@@ -23,7 +23,9 @@ from .counts import runs_of, wide
 COMPACT: Final = -1
 """The subject of a row about the event itself instead of a delivery."""
 
-_SUMS: Final = ("publishes", "expected", "homes", "arrivals", "lost", "lost_homes", "delivered", "loose", "plain")
+_WHOLE: Final = ("publishes", "expected", "homes", "arrivals", "lost", "lost_homes", "unseen")
+"""The sums of an event over all brokers."""
+_SUMS: Final = (*_WHOLE, "delivered", "loose", "plain")
 KEY: Final = ("publisher", "sequence", "broker", "subject")
 SCHEMA: Final = pa.schema([(name, pa.int64()) for name in (*KEY, *_SUMS, "ts_us")])
 
@@ -32,7 +34,8 @@ NEVER: Final = (1 << 63) - 1
 
 _ENDS: Final = (int(RecordKind.DROP), int(RecordKind.EXPIRY))
 _OF_EVENTS: Final = np.isin(
-    np.arange(256), (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY), *_ENDS)
+    np.arange(256),
+    (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY), int(RecordKind.UNSEEN), *_ENDS),
 )
 
 PIECED_FIELDS: Final = frozenset(FIELDS) - {"published_us", "delay_us", "bound_us", "size", "reason", "hops"}
@@ -45,14 +48,14 @@ single as (
   from pieces group by publisher, sequence, broker, subject),
 placed as (
   select publisher, sequence, broker, min(ts_us) as ts_us,
-    {", ".join(f"{total(name)} as {name}" for name in _SUMS[:6])},
+    {", ".join(f"{total(name)} as {name}" for name in _WHOLE)},
     {total("plain")} as plain, max(delivered) as plainly, {total("loose")} as loose,
     {total("1", f"subject <> {COMPACT}")} as subjects,
     {total("loose - 1", f"subject <> {COMPACT} and loose > 1")} as again
   from single group by publisher, sequence, broker),
 joined as (
   select publisher, sequence, nullif(min(ts_us), {NEVER}) as ts_us,
-    {", ".join(f"{total(name)} as {name}" for name in _SUMS[:6])},
+    {", ".join(f"{total(name)} as {name}" for name in _WHOLE)},
     {total("case when plain > 0 then plainly else subjects end")} as delivered,
     {total("case when plain > 0 then loose else again end")} as duplicates
   from placed group by publisher, sequence)"""
@@ -96,6 +99,7 @@ def fragments_of(records: Columns, broker: int, weight: int) -> Iterator[pa.Reco
         "arrivals": summed(arrived),
         "lost": summed(ended & (subject != 0) & ~for_broker),
         "lost_homes": summed(ended & for_broker),
+        "unseen": summed(np.where(kind == int(RecordKind.UNSEEN), _change(records), 0)),
     }
     deliveries = summed(delivered)
     plain = (sums["publishes"] + sums["arrivals"] == 1) & (deliveries == sums["expected"]) & (sums["lost"] == 0)
@@ -121,6 +125,13 @@ def fragments_of(records: Columns, broker: int, weight: int) -> Iterator[pa.Reco
             },
             broker,
         )  # fmt: skip
+
+
+def _change(records: Columns) -> np.ndarray:
+    """Return the changes of the number of unseen deliveries."""
+    count = wide(records["count"])
+    changes: np.ndarray = np.where((records["flags"] & FELL) != 0, -count, count)
+    return changes
 
 
 def _repeated(run: np.ndarray, subject: np.ndarray) -> np.ndarray:

@@ -22,9 +22,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import click
 
-from plait.commands.connection.addressing import token_from_file
 from plait.commands.connection.http_api import fetch
 from plait.commands.terminal.failures import Failure
+from plait.options.target import token_from_file
 from plait_core import PlaitError
 from plait_core.telemetry import RECORD_BYTES, parse_segment_name
 from plait_core.values import Json

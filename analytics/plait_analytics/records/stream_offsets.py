@@ -7,7 +7,7 @@ after `horizon_us` come from a wrong calendar; they are set aside and do not mov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,67 +45,89 @@ class Portion(NamedTuple):
     horizon_us: int
 
 
+class StreamPositions:
+    """The positions of a stream in growing segments: `{SHARD: [segment, records]}`. It keeps no state of its own."""
+
+    def __init__(self, shards: GrowingSegments) -> None:
+        self._shards = shards
+        self._last: dict[str, Position] | None = None
+
+    def end_of_all(self) -> dict[str, list[int]]:
+        """Return the current end of the segments."""
+        places = {}
+        for name, shard in self._shards.scan().items():
+            for stretch in self._shards.unread(shard, (0, 0)):
+                places[name] = [stretch.number, stretch.piece.records]
+        return places
+
+    def stop_here(self) -> None:
+        """Make the current end of the segments the last position."""
+        self._last = {name: (number, records) for name, (number, records) in self.end_of_all().items()}
+
+    def advance(
+        self, at: Mapping[str, Sequence[int]], most: int | None
+    ) -> tuple[dict[str, list[int]], dict[str, list[Slice]]]:
+        """Return the positions about `most` records later, and the records up to them by shard."""
+        places = {name: list(place) for name, place in at.items()}
+        unread = {}
+        for name, shard in self._shards.scan().items():
+            last = self._last.get(name, (0, 0)) if self._last is not None else None
+            stretches = self._shards.unread(shard, _position(places.get(name)), last)
+            if stretches:
+                unread[name] = stretches
+        taken = chosen(unread, most) if unread else {}
+        for name, pieces in taken.items():
+            numbers = {stretch.piece.path: stretch.number for stretch in unread[name]}
+            places[name] = [numbers[pieces[-1].path], pieces[-1].first + pieces[-1].records]
+        kept = sorted(places, key=lambda name: name.rpartition("-")[2])[-SHARDS_MAX:]
+        return {name: places[name] for name in sorted(kept)}, taken
+
+    def between(
+        self, start: Mapping[str, Sequence[int]], end: Mapping[str, Sequence[int]], report: Callable[[str], None]
+    ) -> list[Slice]:
+        """Return the records from one position to another."""
+        shards, slices = self._shards.scan(), []
+        for name, place in end.items():
+            if _position(start.get(name)) == _position(place):
+                continue
+            if name not in shards:
+                report(f"{name}: its segments were deleted before they were read")
+                continue
+            stretches = self._shards.unread(shards[name], _position(start.get(name)), _position(place))
+            slices += [stretch.piece for stretch in stretches]
+        return slices
+
+
 class StreamOffsets:
-    """The driver's half: it knows where the segments are, and keeps no state that is not in an offset."""
+    """The driver's half: it keeps no state that is not in an offset."""
 
     def __init__(self, shards: GrowingSegments, window_us: int, late_us: int) -> None:
-        self._shards = shards
+        self._positions = StreamPositions(shards)
         self._window_us = window_us
         self._late_us = late_us
-        self._last: dict[str, Position] | None = None
+        self.stop_here = self._positions.stop_here
 
     def begin(self) -> Offset:
         """Return the offset before the first record."""
         return {"at": {}, "seen_us": 0, "horizon_us": 0}
 
-    def stop_here(self) -> None:
-        """Make the current end of the segments the last offset."""
-        self._last = {}
-        for name, shard in self._shards.scan().items():
-            for stretch in self._shards.unread(shard, (0, 0)):
-                self._last[name] = (stretch.number, stretch.piece.records)
-
     def end(self, start: Offset, most: int | None, now_us: int) -> Offset:
         """Return the end of the next batch, about `most` records after `start`; `start` itself without new records."""
-        places: dict[str, Position] = {name: tuple(place) for name, place in start["at"].items()}
-        unread = {}
-        for name, shard in self._shards.scan().items():
-            last = self._last.get(name, (0, 0)) if self._last is not None else None
-            stretches = self._shards.unread(shard, places.get(name, (0, 0)), last)
-            if stretches:
-                unread[name] = stretches
-        taken = chosen(unread, most) if unread else {}
+        places, taken = self._positions.advance(start["at"], most)
         if not taken:
             return start
         horizon_us, seen_us = now_us + AHEAD_US, start["seen_us"]
-        for name, pieces in taken.items():
-            numbers = {stretch.piece.path: stretch.number for stretch in unread[name]}
-            places[name] = (numbers[pieces[-1].path], pieces[-1].first + pieces[-1].records)
+        for pieces in taken.values():
             seen_us = max(seen_us, _newest(pieces, horizon_us))
-        kept = sorted(places, key=lambda name: name.rpartition("-")[2])[-SHARDS_MAX:]
-        return {
-            "at": {name: list(places[name]) for name in sorted(kept)},
-            "seen_us": seen_us,
-            "horizon_us": horizon_us,
-        }
+        return {"at": places, "seen_us": seen_us, "horizon_us": horizon_us}
 
     def portions(self, start: Offset, end: Offset, parts: int, report: Callable[[str], None]) -> list[Portion]:
         """Return the records between two offsets in `parts` portions."""
-        shards, slices = self._shards.scan(), []
-        for name, place in end["at"].items():
-            begin = start["at"].get(name, [0, 0])
-            if begin == place:
-                continue
-            if name not in shards:
-                report(f"{name}: its segments were deleted before they were read")
-                continue
-            slices += [stretch.piece for stretch in self._shards.unread(shards[name], tuple(begin), tuple(place))]
+        slices = self._positions.between(start["at"], end["at"], report)
         if not slices:
             return []
         closed_us = start["seen_us"] - self._late_us
-        return [
-            Portion(part, self._window_us, closed_us, end["horizon_us"]) for part in packed(_divided(slices), parts)
-        ]
+        return [Portion(part, self._window_us, closed_us, end["horizon_us"]) for part in packed(divided(slices), parts)]
 
 
 def read_portion(portion: Portion) -> Iterator[pa.RecordBatch]:
@@ -122,7 +144,12 @@ def read_portion(portion: Portion) -> Iterator[pa.RecordBatch]:
             yield _live(merged_batch(batches), state)
 
 
-def _divided(slices: Sequence[Slice]) -> list[Slice]:
+def _position(place: Sequence[int] | None) -> Position:
+    return (place[0], place[1]) if place is not None else (0, 0)
+
+
+def divided(slices: Sequence[Slice]) -> list[Slice]:
+    """Divide slices, so that parts made of them are about equal."""
     return [
         piece._replace(first=piece.first + first, records=min(PIECE_RECORDS, piece.records - first))
         for piece in slices

@@ -28,6 +28,9 @@ _LINK, _MATCH, _QUEUE, _ROUTING = (
     int(RecordKind.QUEUE),
     int(RecordKind.ROUTING),
 )
+_CLIENT, _UNSEEN = int(RecordKind.CLIENT), int(RecordKind.UNSEEN)
+_CLIENT_DROP: Final = f"kind = {_UNSEEN} and reason <> {reason_code('waiting')}"
+"""Losses of clients. Events that wait in a client are not lost yet."""
 _OVERFLOW: Final = f"{reason_code('outbox_items')}, {reason_code('outbox_bytes')}"
 
 
@@ -41,9 +44,13 @@ SUBSCRIPTIONS: Final = Table(
 with r as (select * from counts),
 counted as (
   select window_us, broker, entity as subscription,
-    {total("weight")} as matched,
+    {total("weight", f"kind not in ({_CLIENT}, {_UNSEEN})")} as matched,
     {total("weight", f"kind = {_DELIVERY}")} as delivered,
-    {total("weight", f"kind = {_DELIVERY} and (marks & {LATE}) = 0")} as on_time,
+    {total("items", f"kind = {_CLIENT}")} as handed_out,
+    {total("items", _CLIENT_DROP)} as client_dropped,
+    max(case when kind = {_CLIENT} then bytes_max else 0 end) as client_waiting_max,
+    greatest({total("weight", f"kind = {_DELIVERY} and (marks & {LATE}) = 0")} - {total("items", _CLIENT_DROP)}, 0)
+      as on_time,
     {total("weight", f"kind = {_DELIVERY} and (marks & {LATE}) <> 0")} as late,
     {total("weight", f"kind = {_EXPIRY}")} as lost_expired,
     {total("weight", f"kind = {_DROP} and reason = {reason_code('late')}")} as lost_late,
@@ -52,7 +59,7 @@ counted as (
     {total("weight", f"kind = {_DROP} and reason = {reason_code('gone')}")} as lost_gone,
     {total("bytes", f"kind = {_DELIVERY}")} as bytes,
     max(case when kind = {_DELIVERY} then bound_max else 0 end) as bound_us
-  from r where kind = {_DELIVERY} or ({_LOST}) group by window_us, broker, entity),
+  from r where kind in ({_DELIVERY}, {_CLIENT}, {_UNSEEN}) or ({_LOST}) group by window_us, broker, entity),
 {quantiles(("window_us", "broker", "entity"), f"kind = {_DELIVERY}")}
 select c.*, c.matched - c.delivered - c.lost_expired - c.lost_late - c.lost_overflow - c.lost_forbidden - c.lost_gone
     as lost_other, q.p50_us, q.p90_us, q.p99_us, n.filter, n.client
@@ -62,7 +69,10 @@ left join names n on n.kind = 'subscription' and n.broker = c.broker and n.id = 
     {
         "matched": "deliveries due: delivered or lost",
         "delivered": "written to the subscriber",
-        "on_time": "delivered within the bound",
+        "handed_out": "handed to the application by its client, as reported; 0 if the client reports nothing",
+        "client_dropped": "dropped by its client after delivery, as reported",
+        "client_waiting_max": "maximum of events that waited in its client",
+        "on_time": "delivered within the bound, without those that its client dropped",
         "late": "delivered beyond the bound",
         "lost_expired": "lost because their lifetime had ended",
         "lost_late": "lost because they were beyond the bound and the subscriber drops late events",
@@ -139,6 +149,7 @@ counted as (
     {total("weight", f"kind = {_DELIVERY}")} as delivered,
     {total("weight", f"kind = {_DROP}")} as dropped,
     {total("weight", f"kind = {_EXPIRY}")} as expired,
+    {total("items", _CLIENT_DROP)} as client_dropped,
     {total("items", f"kind = {_MATCH}")} as matched,
     {total("delay_us", f"kind = {_MATCH}")} as matching_us,
     max(case when kind = {_QUEUE} then items_max else 0 end) as queue_items_max,
@@ -153,11 +164,10 @@ counted as (
 select c.*, cast(c.published + c.arrived as double) * 1000000 / {POSTPONED} as rate_per_s,
   g.gap_sum / g.gaps as gap_mean_us,
   (g.gaps * g.gap_squares - g.gap_sum * g.gap_sum) / nullif(g.gap_sum * g.gap_sum, 0.0) as gap_variation,
-  q.p50_us as match_p50_us, q.p90_us as match_p90_us, q.p99_us as match_p99_us, n.name
+  q.p50_us as match_p50_us, q.p90_us as match_p90_us, q.p99_us as match_p99_us
 from counted c
 left join gaps g on g.whose = 'broker' and g.window_us = c.window_us and g.entity = c.broker
-left join quantiles q on q.window_us = c.window_us and q.broker = c.broker
-left join names n on n.kind = 'broker' and n.id = c.broker""",
+left join quantiles q on q.window_us = c.window_us and q.broker = c.broker""",
     {
         "published": "events of its own publishers",
         "arrived": "events from other brokers for its subscribers",
@@ -165,6 +175,7 @@ left join names n on n.kind = 'broker' and n.id = c.broker""",
         "delivered": "deliveries written to subscribers",
         "dropped": "events, copies and deliveries dropped here, without expired ones",
         "expired": "events, copies and deliveries whose lifetime ended here",
+        "client_dropped": "deliveries that its clients have dropped, as reported",
         "matched": "events whose matching was timed",
         "matching_us": "total time of matching",
         "queue_items_max": "maximum of items queued for subscribers",
@@ -180,7 +191,6 @@ left join names n on n.kind = 'broker' and n.id = c.broker""",
         "match_p50_us": "median time of matching an event",
         "match_p90_us": "90th percentile",
         "match_p99_us": "99th percentile",
-        "name": "name of the broker",
     },
 )
 

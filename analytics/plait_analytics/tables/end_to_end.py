@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plait_core.telemetry import DURABLE, TO_BROKER, RecordKind
+from plait_core.telemetry import DURABLE, FELL, TO_BROKER, RecordKind
 
 from ..records.event_fragments import PIECED
 from .sql_dialect import POSTPONED, total
@@ -15,6 +15,7 @@ from .table import Table
 
 _PUBLISH, _ARRIVAL, _DELIVERY = int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL), int(RecordKind.DELIVERY)
 _DROP, _EXPIRY = int(RecordKind.DROP), int(RecordKind.EXPIRY)
+_UNSEEN: Final = int(RecordKind.UNSEEN)
 _LOST: Final = f"kind in ({_DROP}, {_EXPIRY}) and subject <> 0 and (flags & {TO_BROKER}) = 0"
 
 EVENTS: Final = f"""
@@ -35,8 +36,9 @@ events as (
     {total("items", f"kind = {_PUBLISH}")} as homes,
     {total("1", f"kind = {_ARRIVAL}")} as arrivals,
     {total("1", _LOST)} as lost,
-    {total("1", f"kind in ({_DROP}, {_EXPIRY}) and (flags & {TO_BROKER}) <> 0")} as lost_homes
-  from r where kind in ({_PUBLISH}, {_ARRIVAL}, {_DROP}, {_EXPIRY}) group by publisher, sequence),
+    {total("1", f"kind in ({_DROP}, {_EXPIRY}) and (flags & {TO_BROKER}) <> 0")} as lost_homes,
+    {total(f"case when (flags & {FELL}) = 0 then items else -items end", f"kind = {_UNSEEN}")} as unseen
+  from r where kind in ({_PUBLISH}, {_ARRIVAL}, {_DROP}, {_EXPIRY}, {_UNSEEN}) group by publisher, sequence),
 joined as (
   select e.*, coalesce(d.delivered, 0) as delivered, coalesce(d.duplicates, 0) as duplicates
   from events e left join deliveries d on d.publisher = e.publisher and d.sequence = e.sequence)"""
@@ -52,7 +54,8 @@ JOURNEYS: Final = Table(
     "Each publisher's events, end to end: expected and recorded deliveries, joined by event id.",
     ("window_us", "publisher"),
     f"""with {EVENTS}, {_AUDITED}
-select window_us, publisher, count(*) as events, {total("expected")} as expected, {total("delivered")} as delivered,
+select window_us, publisher, count(*) as events, {total("expected")} as expected,
+  greatest({total("delivered")} - {total("unseen")}, 0) as delivered, {total("unseen")} as unseen,
   {total("duplicates")} as duplicates, {total("lost")} as lost, {total("lost_homes")} as lost_homes,
   {total("missing")} as missing, {total("missing_homes")} as missing_homes,
   {total("1", "missing = 0 and missing_homes = 0 and duplicates = 0")} as accounted
@@ -60,7 +63,10 @@ from audited group by window_us, publisher""",
     {
         "events": "events whose publication is recorded, and which every broker would have sampled",
         "expected": "deliveries due by their matching at all brokers",
-        "delivered": "deliveries, each subscription counted once",
+        "delivered": "deliveries that applications were handed, each subscription counted once; of clients without "
+        "reports, those written",
+        "unseen": "deliveries that clients have dropped, or held at their last report, exact without sampling; each "
+        "report is counted with the last of its events",
         "duplicates": "repeated deliveries, without those of durable subscriptions",
         "lost": "deliveries dropped with a reason",
         "lost_homes": "copies for other brokers dropped with a reason",
@@ -80,7 +86,7 @@ select window_us, publisher, sequence, expected, delivered, duplicates, lost, mi
 from audited where missing > 0 or missing_homes > 0 or duplicates > 0""",
     {
         "expected": "as in journeys",
-        "delivered": "as in journeys",
+        "delivered": "deliveries written, each subscription counted once",
         "duplicates": "as in journeys",
         "lost": "as in journeys",
         "missing": "as in journeys",

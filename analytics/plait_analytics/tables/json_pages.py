@@ -1,4 +1,4 @@
-"""The newest rows of a table as JSON, for web pages: `TABLE/DIGEST.json` beside the Parquet files.
+"""The newest rows of a table as JSON, for web pages: `OUT/_pages/TABLE/NAME.json`.
 
     {"table", "description", "window_us", "columns": [{"name", "type", "description"}], "rows": [[...], ...],
      "rows_in_all"}
@@ -20,6 +20,7 @@ from plait_core.values import Json
 
 from ..records.counts import COLUMNS as KEYS
 from .definitions import TABLES
+from .presentation import ADDED
 
 ROWS_MAX: Final = 5_000
 """Rows of a page: more than people look at, and within the megabyte that a browser parses without a pause."""
@@ -52,7 +53,9 @@ def column_description(table: str, field: pa.Field) -> dict[str, str]:
     """Return the type and the description of a column."""
     return {
         "type": str(field.type),
-        "description": TABLES[table].columns.get(field.name) or KEYS.get(field.name, "of the key"),
+        "description": TABLES[table].columns.get(field.name)
+        or ADDED.get(field.name)
+        or KEYS.get(field.name, "of the key"),
     }
 
 

@@ -1,9 +1,10 @@
-"""Tables as Parquet: TABLE/date=DAY/DIGEST.parquet, and manifest.json, which lists the valid files.
+"""Tables as Parquet: `OUT/TABLE` is a directory with the current files of a table, and manifest.json lists them.
 
-The newest rows of each table are also stored as JSON (`json_pages.py`).
+The newest rows of each table are also stored as JSON (`json_pages.py`). `table_directories.py` has the layout.
 
-The manifest is replaced in one step after all files that it names, so a reader gets one complete analysis: this one or
-the one before. Readers take files from the manifest and never list directories.
+The manifest is replaced in one step after all files that it names, then the directories follow, then the files of the
+analysis before are deleted. So a reader of the manifest gets one complete analysis, and a reader of a directory gets
+one complete table: this one or the one before.
 """
 
 from __future__ import annotations
@@ -13,33 +14,33 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from time import time
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from plait_core import PlaitError
 from plait_core.values import Json
 
 from ..records.counts import SCHEMA as COUNTS
 from ..records.id_names import read_names
 from ..records.inventory import Inventory
+from ..records.words import IdNames
 from .definitions import TABLES
 from .json_pages import column_description, page_of
+from .presentation import presented
 from .summary import SUMMARY, summary_bytes
+from .table_directories import FILES, PAGES, PARTIAL, LakeError, TableDirectories
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Version of the manifest and of a live analysis's state."""
 
-_IDS: Final = frozenset({"broker", "publisher", "neighbour", "source", "destination", "other_broker"})
-"""Columns of ids, which are stored as the texts that people see elsewhere."""
+READS_MAX: Final = 3
+"""Attempts to read a table. The second fails only if the tables were replaced twice within one read."""
 
-
-class LakeError(PlaitError):
-    """A directory whose manifest cannot be used."""
+ROW_GROUP_ROWS: Final = 1 << 17
+"""Rows of a row group. Rows are ordered by window, so a reader of one hour skips the other groups."""
 
 
 class Lake:
@@ -47,6 +48,7 @@ class Lake:
 
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
+        self.directories = TableDirectories(self.directory)
 
     def manifest(self) -> Json | None:
         """Return the current manifest, or None before the first analysis."""
@@ -57,7 +59,10 @@ class Lake:
         except ValueError:
             found = None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise LakeError(f"{self.directory / MANIFEST} is no manifest of ours", hint="give another directory")
+            raise LakeError(
+                f"{self.directory / MANIFEST} is no manifest of this version of plait analyze",
+                hint="give another directory",
+            )
         return found
 
     def holds(self, inventory: Inventory, window_us: int) -> bool:
@@ -67,34 +72,52 @@ class Lake:
 
     def read(self, table: str) -> pa.Table:
         """Return a table from the files that the manifest names."""
+        for _ in range(READS_MAX):
+            files = self.files(table)
+            try:
+                return pa.concat_tables([self.read_file(name) for name in files])
+            except FileNotFoundError:
+                if files == self.files(table):
+                    raise LakeError(
+                        f"{self.directory} lacks files of the table {table}", hint="plait analyze makes it"
+                    ) from None
+        raise LakeError(f"the table {table} was replaced {READS_MAX} times while it was read", hint="read it again")
+
+    def files(self, table: str) -> list[str]:
+        """Return the current files of a table, relative to the directory."""
         manifest = self.manifest()
         if manifest is None or table not in manifest["tables"]:
             raise LakeError(f"there is no table {table} in {self.directory}", hint="plait analyze makes it")
-        return pa.concat_tables([self.read_file(name) for name in manifest["tables"][table]["files"]])
+        files: list[str] = manifest["tables"][table]["files"]
+        return files
 
     def read_file(self, name: str) -> pa.Table:
         """Return one file of a table."""
         return pq.read_table(self.directory / name, partitioning=None)
 
     def write(self, tables: Mapping[str, pa.Table], inventory: Inventory, engine: str, window_us: int) -> None:
-        """Store these tables, replace the manifest, and delete the files of the tables before."""
+        """Store these tables, replace the manifest, and delete files of earlier analyses."""
         known = self.manifest()  # raises an error for a foreign directory, before anything is written
         if known is not None and "live" in known:
             raise LakeError(f"{self.directory} has tables of a live analysis", hint="give another --out")
-        digest = inventory.digest()
+        self.directories.refuse_others(tables)
+        names = read_names(inventory)
+        generation = known["generation"] + 1 if known is not None else 1
+        file = f"{generation:06d}-{inventory.digest()}"
         described: Json = {}
         for name, table in tables.items():
-            shown = presented(name, table)
+            shown = presented(name, table, IdNames(names))
             described[name] = {
                 "description": TABLES[name].description,
                 "rows": shown.num_rows,
                 "columns": {field.name: column_description(name, field) for field in shown.schema},
-                "files": self._write_days(name, shown, f"{digest}-{window_us}-{engine}"),
-                "json": self._write_page(name, shown, f"{digest}-{window_us}-{engine}", window_us),
+                "files": [self.write_file(name, file, shown)],
+                "json": self._write_page(name, shown, file, window_us),
             }
         manifest = {
             "format": FORMAT,
-            "digest": digest,
+            "generation": generation,
+            "digest": inventory.digest(),
             "engine": engine,
             "window_us": window_us,
             "records": inventory.records,
@@ -103,93 +126,55 @@ class Lake:
             "tables": described,
         }
         if "counts" in tables:
-            short = summary_bytes(tables["counts"].cast(COUNTS), read_names(inventory), window_us)
-            replace(self.directory / SUMMARY, short)
+            replace(self.directory / SUMMARY, summary_bytes(tables["counts"].cast(COUNTS), names, window_us))
         replace(self.directory / MANIFEST, json.dumps(manifest, indent=1).encode())
-        self._forget(described)
+        self.show(manifest, before=known)
 
-    def _write_days(self, name: str, table: pa.Table, file: str) -> list[str]:
-        """Write a file for each day. A table without rows gets one file, so that its columns are known."""
-        days = pc.strftime(table["window"], format="%Y-%m-%d")
-        names = []
-        for day in sorted(pc.unique(days).to_pylist()) or ["none"]:
-            path = Path(name) / f"date={day}" / f"{file}.parquet"
-            (self.directory / path).parent.mkdir(parents=True, exist_ok=True)
-            part = table.filter(pc.equal(days, day)) if day != "none" else table
-            partial = self.directory / f"{path}.partial"
-            pq.write_table(part, partial, compression="zstd")
-            os.replace(partial, self.directory / path)
-            names.append(str(path))
-        return names
+    def show(self, manifest: Json, *, before: Json | None = None) -> None:
+        """Make the directories of tables agree with the manifest. `before`: the manifest that it has replaced."""
+        now_s, current = time(), _paths(manifest)
+        self.directories.supersede(_paths(before) - current, now_s)
+        self.directories.show({name: table["files"] for name, table in manifest["tables"].items()}, now_s)
+        self.directories.forget(current, now_s)
+
+    def write_file(self, table: str, file: str, rows: pa.Table) -> str:
+        """Write a file of a table, not yet visible, and return its path relative to the directory."""
+        path = Path(FILES) / table / f"{file}.parquet"
+        replace(self.directory / path, parquet_of(rows), partial=self.directory / PARTIAL)
+        return str(path)
 
     def _write_page(self, name: str, table: pa.Table, file: str, window_us: int) -> str:
-        path = Path(name) / f"{file}.json"
-        (self.directory / name).mkdir(parents=True, exist_ok=True)
+        path = Path(PAGES) / name / f"{file}.json"
         replace(self.directory / path, page_of(name, table, window_us))
         return str(path)
 
-    def _forget(self, described: Mapping[str, Any]) -> None:
-        """Delete files of our tables that the manifest does not name. Other files in the directory are left alone."""
-        kept = {self.directory / file for table in described.values() for file in (*table["files"], table["json"])}
-        for name in TABLES:
-            for kind in ("date=*/*.parquet*", "*.json*"):
-                for path in (self.directory / name).glob(kind):
-                    if path not in kept:
-                        path.unlink(missing_ok=True)
+
+def read(out: Path | str, table: str) -> pa.Table:
+    """Return the current rows of a table in a directory that `plait analyze --out` wrote."""
+    return Lake(out).read(table)
 
 
-def presented(name: str, table: pa.Table) -> pa.Table:
-    """Return an engine's table in the form in which it is stored: ids as texts, typed times, sorted."""
-    columns: dict[str, pa.Array] = {}
-    key = TABLES[name].key
-    for field in sorted(table.schema, key=lambda field: (field.name not in key, _place(name, field.name))):
-        column = table[field.name].combine_chunks()
-        if field.name == "window_us":
-            columns["window"] = column.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        elif field.name in _IDS:
-            ids = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-            columns[field.name] = pa.array([f"{id:016x}" for id in ids.tolist()], pa.string())
-        elif field.name == "sequence":
-            numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
-            columns[field.name] = pa.array(numbers.view(np.uint64))
-        elif pa.types.is_integer(field.type) or pa.types.is_decimal(field.type):
-            columns[field.name] = column.cast(pa.int64())
-        elif pa.types.is_floating(field.type):
-            columns[field.name] = column.cast(pa.float64())
-        else:
-            columns[field.name] = column.cast(pa.string())
-    shown = pa.table(columns)
-    return shown.sort_by([("window" if part == "window_us" else part, "ascending") for part in key])
+def _paths(manifest: Json | None) -> set[str]:
+    """Return all files that a manifest names."""
+    tables = manifest["tables"].values() if manifest is not None else ()
+    return {path for table in tables for path in (*table["files"], table["json"])}
 
 
 def parquet_of(table: pa.Table) -> bytes:
     """Return a table as the bytes of a Parquet file."""
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd", row_group_size=ROW_GROUP_ROWS)
     return buffer.getvalue()
 
 
-def ids_of(counts: pa.Table) -> pa.Table:
-    """Return the table `counts` with numeric ids, so that it can be merged again."""
-    ids = np.array([int(text, 16) for text in counts["broker"].to_pylist()], np.uint64).view(np.int64)
-    columns = {name: counts[name] for name in COUNTS.names if name in counts.column_names}
-    columns |= {"window_us": counts["window"].cast(pa.int64()), "broker": pa.array(ids)}
-    return pa.table({name: columns[name] for name in COUNTS.names}).cast(COUNTS)
-
-
-def _place(table: str, column: str) -> int:
-    """Return a column's position in the order of the table's definition."""
-    order = [*TABLES[table].key, *TABLES[table].columns]
-    return order.index(column)
-
-
-def replace(path: Path, data: bytes, *, sync: bool = True) -> None:
-    """Replace a file in one step. `sync`: flush the data to the disk first."""
-    partial = path.with_name(f"{path.name}.partial")
+def replace(path: Path, data: bytes, *, sync: bool = True, partial: Path | None = None) -> None:
+    """Replace a file in one step. `sync`: flush the data to the disk first. `partial`: a folder for it until then."""
+    unfinished = (partial or path.parent) / f"{path.name}.partial"
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with partial.open("wb") as file:
+    with unfinished.open("wb") as file:
         file.write(data)
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    os.replace(partial, path)
+    os.replace(unfinished, path)

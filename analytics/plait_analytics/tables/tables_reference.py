@@ -7,6 +7,7 @@ from typing import Final
 
 from ..records.counts import COLUMNS, KEY
 from .definitions import TABLES
+from .presentation import ADDED, beside_of
 from .table import Table
 
 KEYS: Final = {
@@ -23,8 +24,8 @@ KEYS: Final = {
     "other": ("other", "number of the other subscription"),
     "entity": ("entity", "`broker` or `link`"),
     "measure": ("measure", "`rate`, `delay` or `lost`"),
-    "kind": ("kind", "kind of record, as in `schema-1.json` beside the segments"),
-    "subject": ("subject", "subject of the record: a subscription or a neighbour"),
+    "kind": ("kind", "kind of record in words, as in `schema-1.json` beside the segments"),
+    "subject": ("subject", "subject of the record: the number of a subscription or the id of a neighbour"),
     "bucket": ("bucket", "floor(8 log2 microseconds)"),
 }
 """Key columns: the name in files and the description."""
@@ -36,18 +37,35 @@ them, with DuckDB or Spark. `plait analyze live DIR --out OUT` computes them win
 those of single events (`unaccounted`, `journeys`, `similarity`) and without the columns about gaps between events.
 `plait analyze show OUT TABLE --json` prints rows.
 
-**How to read them.** `OUT/manifest.json` lists the valid Parquet files under `tables.TABLE.files`, and the newest 5,000
-rows as JSON under `tables.TABLE.json`:
-`{"table", "window_us", "columns": [{"name", "type", "description"}], "rows": [[...]]}`. It is replaced in one step.
-Never list directories, since they may contain outdated files. `OUT/summary.json` is the summary for brokers and
-predictions: `links`, `brokers`, `publishers` and `subscriptions` with rates and distributions of delay in the last
-windows. `OUT/live.json` is the status of a live analysis.
+**How to read them.** `OUT/TABLE` is a directory with the current Parquet files of a table and nothing else. Any tool
+opens it, and gets the same rows:
 
-A broker that is started with `--tables OUT` serves these: `/api/v1/analytics/TABLE`, `/api/v1/summary`, and the page
-`/analytics`.
+| tool | rows of `subscriptions` |
+|---|---|
+| Python | `plait_analytics.read("OUT", "subscriptions")`, a `pyarrow.Table` |
+| pandas | `pandas.read_parquet("OUT/subscriptions")` |
+| polars | `polars.read_parquet("OUT/subscriptions")` |
+| pyarrow | `pyarrow.dataset.dataset("OUT/subscriptions")` |
+| DuckDB | `from 'OUT/subscriptions/*.parquet'` |
+| Spark | `spark.read.parquet("OUT/subscriptions")`, or [`format("plait")`](spark.md) |
 
-Windows follow the broker's calendar. Ids are texts of 16 hexadecimal digits. Counts are of events, also where only some
-were recorded. Percentiles are the middles of buckets of 9%: within 4.4%. Unknown values are null.
+**Tables that are replaced while they are read.** A reader that opens a directory gets either all rows of the table
+before or all rows of the table after. If the table is replaced between the listing and the reading of its files, the
+tool reports that a file does not exist: read again. `OUT/manifest.json` lists the same files for all tables of one
+analysis, under `tables.TABLE.files`, and is replaced in one step. A file that it no longer lists stays for 60 seconds,
+so readers of the manifest, `plait_analytics.read` and `format("plait")` finish with what they began.
+
+`OUT/TABLE` is a symbolic link to hard links of these files. A copy of `OUT` keeps the links valid.
+
+**JSON.** The newest 5,000 rows of a table are in the file that the manifest names under `tables.TABLE.json`:
+`{"table", "window_us", "columns": [{"name", "type", "description"}], "rows": [[...]]}`. `OUT/summary.json` is the
+summary for brokers and predictions: `links`, `brokers`, `publishers` and `subscriptions` with rates and distributions
+of delay in the last windows. `OUT/live.json` is the status of a live analysis. A broker that is started with
+`--tables OUT` serves these: `/api/v1/analytics/TABLE`, `/api/v1/summary`, and the page `/analytics`.
+
+Windows follow the broker's calendar. Ids are texts of 16 hexadecimal digits, with the names that they had last beside
+them. Counts are of events, also where only some were recorded. Percentiles are the middles of buckets of 9%: within
+4.4%. Unknown values are null, and so are texts that do not apply to a row.
 
 This page is made by `python -m plait_analytics.tables.tables_reference`.
 """
@@ -65,6 +83,7 @@ def _section(table: Table) -> str:
         if table.name == "counts" and name in COLUMNS:
             meaning = COLUMNS[name]
         lines.append(f"| **{shown}** | {meaning} |")
+        lines += [f"| {beside} | {ADDED[beside]} |" for beside in beside_of(table.name, name)]
     lines += [f"| {name} | {meaning} |" for name, meaning in table.columns.items()]
     return "\n".join([*lines, ""])
 

@@ -9,7 +9,7 @@ from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMessage, TraceStep
 
-from ..clients.durable_subscriptions import DurableSubscriptions
+from ..clients.durable.durable_subscriptions import DurableSubscriptions
 from ..outputs import Remark
 from ..overlay import ReceivedEvent
 from ..overlay.discovery.broker_connections import BrokerConnections

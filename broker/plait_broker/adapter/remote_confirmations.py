@@ -35,6 +35,8 @@ class RemoteConfirmations:
         self._overlay = overlay
         self._awaited: dict[Party, None] = {}
         """Events whose confirmation needs the destination's outcome, not only its ack."""
+        self._moved: dict[Party, Party] = {}
+        """Awaited events that a restarted destination has acked, and where they were before it restarted."""
         self._handles = 0
         self._received: dict[int, ReceivedEvent] = {}
         """By handle, other brokers' events that confirmations track here, under the negative handle as publisher."""
@@ -65,16 +67,32 @@ class RemoteConfirmations:
             home, first_position = party or (output.destination, position)
             if (-home, first_position) not in self._awaited:
                 self._confirmations.acknowledge((-home, first_position))
+            elif party is not None:
+                self._moved[-output.destination, position] = (-home, first_position)
 
     def receive_outcome(self, outcome: DeliveryOutcome, now: float) -> None:
         """Take the result of an event with confirmation, as its destination reports it."""
-        party = (-outcome.source, outcome.position)
+        party = self._first_party(outcome.source, outcome.position)
         self._awaited.pop(party, None)
+        if not self._awaited:
+            self._moved.clear()  # of events whose publishers have waited too long
         if outcome.code:
             text = f"at {self._name(outcome.source)}: not all of those it was for have it"
             self._confirmations.fail(party, outcome.code, text)
         else:
             self._confirmations.acknowledge(party, outcome.matched)
+
+    def _first_party(self, source: int, position: int) -> Party:
+        """Return the party of an event. One that was sent again to a restarted broker has that of the first time."""
+        moved = self._moved.pop((-source, position), None)
+        if moved is not None:
+            return moved
+        outgoing = self._overlay.event_streams.outgoing.get(source)
+        kept = outgoing.kept.get(position) if outgoing is not None else None  # its outcome may come before its ack
+        if kept is None or kept[-1] is None:
+            return -source, position
+        home, first_position = kept[-1]
+        return -home, first_position
 
     def lost(self, output: Lost, now: float) -> None:
         """Report an event that a destination will not get."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeVar
 
 from plait_core.errors import FilterError
@@ -13,11 +12,11 @@ from plait_core.wire import Confirm, ControlFrame, Publish
 from plait_core.wire.frame_types.session_frames import (
     Acknowledge,
     Advertise,
+    ClientReport,
     Code,
     Done,
     Failed,
-    Full,
-    Start,
+    ManageDurable,
     Subscribe,
     Unadvertise,
     Unsubscribe,
@@ -27,28 +26,20 @@ from plait_core.wire.frame_types.trace_frames import Trace
 from ..adapter.install_waits import InstallWaits
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
+from ..outputs import LogRecord
 from ..pipeline.admission import PublishRefused
 from ..pipeline.pipeline import EventPipeline
 from ..pipeline.subscription_index import SubscriptionIndex
 from .access import ALL, Principal, Rules
-from .delivery_queue import DeliveryQueue
-from .durable_delivery import DurableDelivery
-from .durable_subscriptions import DurableSubscriptions, WaitingRequest
-from .sessions import ClientAdvertisement, DurableSubscription, Session, Sessions, Subscription
+from .delivery_queue import DeliveryQueue, QueueBounds
+from .durable.durable_delivery import DurableDelivery
+from .durable.durable_requests import DurableRequests
+from .durable.durable_subscriptions import DurableSubscriptions, WaitingRequest
+from .request_failed import RequestFailed
+from .sessions import ClientAdvertisement, Session, Sessions, Subscription
 from .subscriptions import Subscriptions
 
 _F = TypeVar("_F", bound=ControlFrame)
-
-
-class RequestFailed(Exception):
-    """A request that is not carried out."""
-
-    def __init__(self, code: Code, message: str, hint: str = "", *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message[:CLOSE_TEXT_MAX]
-        self.hint = hint[:CLOSE_TEXT_MAX]
-        self.retryable = retryable
 
 
 class ClientRequests:
@@ -74,6 +65,9 @@ class ClientRequests:
         self._subscriptions = subscriptions
         self._durables = durables
         self._durable_delivery = durable_delivery
+        self._durable_requests = DurableRequests(
+            context, index, subscriptions, durables, durable_delivery, install_waits
+        )
         self._install_waits = install_waits
         self._pipeline = pipeline
 
@@ -90,8 +84,12 @@ class ClientRequests:
                 self._answered(session, request, self._unadvertise, frame, now)
             case Acknowledge(request=request):
                 self._answered(session, request, self._acknowledge, frame, now)
+            case ManageDurable(request=request):
+                self._answered(session, request, self._manage_durable, frame, now)
             case Trace(request=request):
                 self._answered(session, request, self._trace, frame, now)
+            case ClientReport():
+                self._subscriptions.reports.receive(session, frame, now)
             case _:
                 return False
         return True
@@ -136,7 +134,8 @@ class ClientRequests:
         if len(self._index) >= self._settings.current.subscriptions_max:
             raise RequestFailed(Code.LIMIT, "the broker has as many subscriptions as it may", retryable=True)
         if terms.durable:
-            return self._subscribe_durable(session, terms, filter, now)
+            self._durable_requests.open(Subscription(0, session, terms, filter, self._outbox(terms)), now)
+            return False
         subscription = Subscription(self._index.new_number(), session, terms, filter, self._outbox(terms))
         subscription.since = now
         session.subscriptions[subscription.id] = subscription
@@ -145,86 +144,34 @@ class ClientRequests:
 
     def _change(self, session: Session, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> bool:
         """Replace the filter or the terms in one step, so that no event is lost between the old and the new."""
-        durable = known.durable
         if known.ending is not None:
             raise RequestFailed(Code.TAKEN, f"subscription {known.id} is still being drained", retryable=True)
         if terms.durable != known.terms.durable:
             raise RequestFailed(Code.TAKEN, "a subscription cannot become durable, or another one", "open a new one")
-        before, filter_before = known.terms, known.filter
-        self._set_terms(known, terms, filter, now)
-        if durable is None:
-            return self._install_waits.answer_when_installed(known.number, (session.id, terms.request))
+        bounds = self._bounds(terms)
+        if known.durable is not None:
+            self._durable_requests.change(known, known.durable, terms, filter, bounds, now)
+            return False
+        refiltered = filter != known.filter or terms.routing != known.routing
+        if refiltered or terms.within_us != known.within_us:  # publishers' brokers know its delay bound, too
+            known.within_us = terms.within_us
+            known.since = now if refiltered else known.since
+            self._index.change(known, filter, terms.routing)
+        known.set_terms(terms, filter, bounds)
+        return self._install_waits.answer_when_installed(known.number, (session.id, terms.request))
 
-        def undo(now: float) -> None:
-            if _is_open(known) and known.terms is terms:
-                self._set_terms(known, before, filter_before, now)
-
-        self._install_waits.answer_when_installed(durable.number, (session.id, terms.request), stored=False)
-        self._durables.touch(durable, now, WaitingRequest(session.id, terms.request, undo))
+    def _manage_durable(self, session: Session, frame: ManageDurable, now: float) -> bool:
+        self._durable_requests.manage(session, frame, now)
         return False
 
-    def _set_terms(self, known: Subscription, terms: Subscribe, filter: Filter, now: float) -> None:
-        bound_changes = known.durable is None and terms.within_us != known.within_us  # publishers' brokers know it
-        known.terms = terms
-        known.within_us = terms.within_us
-        known.outbox.items_max, known.outbox.bytes_max, known.outbox.full = self._bounds(terms)
-        party = known.durable if known.durable is not None else known
-        if filter != known.filter or terms.routing != party.routing or bound_changes:
-            party.since = party.since if filter == known.filter and terms.routing == party.routing else now
-            self._index.change(party, filter, terms.routing)
-            known.filter = filter
-
-    def _subscribe_durable(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> bool:
-        owner = session.principal.name
-        durable = self._durables.find(owner, terms.durable)
-        if durable is None:
-            durable = self._new_durable(owner, terms, filter)
-            durable.since = now
-        elif durable.subscription is not None:
-            raise RequestFailed(Code.TAKEN, f"durable subscription {terms.durable!r} is in use", retryable=True)
-        filter_before = durable.filter
-        if durable.filter != filter or durable.routing != terms.routing:
-            durable.since = now if durable.filter != filter else durable.since
-            self._index.change(durable, filter, terms.routing)
-        subscription = Subscription(durable.number, session, terms, filter, self._outbox(terms))
-        subscription.durable = durable
-        session.subscriptions[subscription.id] = subscription
-        session.durables.append(durable)
-        self._durables.attach(durable, subscription)
-        self._install_waits.answer_when_installed(durable.number, (session.id, terms.request), stored=False)
-        undo = partial(self._undo_durable, subscription, durable, filter_before)
-        self._durables.touch(durable, now, WaitingRequest(session.id, terms.request, undo))
-        self._durable_delivery.pump(durable, now)
-        return False
-
-    def _undo_durable(
-        self, subscription: Subscription, durable: DurableSubscription, filter_before: Filter, now: float
-    ) -> None:
-        """Undo a request that could not be stored: end its subscription, and remove what the log has never stored."""
-        if _is_open(subscription):
-            self._subscriptions.detach(subscription, durable, now)
-        known = self._durables.find(durable.owner, durable.name) is durable
-        if not known or durable.subscription is not None:
-            return  # forgotten, or attached by another request, which decides
-        if not durable.in_log:
-            self._index.remove(durable)
-            self._durables.withdraw(durable, now)
-        elif durable.filter != filter_before:
-            self._index.change(durable, filter_before, durable.routing)
-
-    def _new_durable(self, owner: str, terms: Subscribe, filter: Filter) -> DurableSubscription:
-        if len(self._durables) >= self._settings.current.durables_max:
-            raise RequestFailed(Code.LIMIT, "the broker has as many durable subscriptions as it may")
-        acknowledged = {
-            Start.NEW: self._durables.next_position - 1,
-            Start.POSITION: max(0, min(terms.start_at, self._durables.next_position) - 1),
-        }.get(terms.start, 0)
-        durable = DurableSubscription(self._index.new_number(), owner, terms.durable, filter, acknowledged)
-        durable.since_us = terms.start_at if terms.start is Start.TIME else 0
-        durable.routing = terms.routing
-        self._durables.add(durable)
-        self._index.add(durable)
-        return durable
+    def fetched(self, ticket: int, records: Sequence[LogRecord], error: str | None, now: float) -> bool:
+        """Take the answer to a Fetch; return whether a request has waited for it."""
+        if not self._durable_requests.awaits(ticket):
+            return False
+        refused = self._durable_requests.fetched(ticket, records, error, now)
+        if refused is not None:
+            self.stored([refused], error or "it was removed meanwhile", now)
+        return True
 
     def _unsubscribe(self, session: Session, frame: Unsubscribe, now: float) -> bool:
         subscription = session.subscriptions.get(frame.subscription)
@@ -232,27 +179,22 @@ class ClientRequests:
             raise RequestFailed(Code.UNKNOWN, f"there is no subscription {frame.subscription}")
         durable = subscription.durable
         if durable is not None:
-            self._subscriptions.detach(subscription, durable, now)
-            waiting = WaitingRequest(session.id, frame.request)
-            if frame.forget:
-                self._index.remove(durable)
-                self._durables.forget(durable, waiting)
-            else:
-                self._durables.touch(durable, now, waiting)
+            self._durable_requests.close(subscription, durable, frame, now)
             return False
         self._index.remove(subscription)
-        if frame.drain and subscription.outbox:
+        if frame.drain:
             subscription.ending = frame.request
-            return False
+            if subscription.outbox:
+                return False
         self._subscriptions.end(subscription, DropReason.GONE, now, indexed=False)
         return True
 
     def _outbox(self, terms: Subscribe) -> DeliveryQueue:
         return DeliveryQueue(*self._bounds(terms), self._index.waiting)
 
-    def _bounds(self, terms: Subscribe) -> tuple[int, int, Full]:
+    def _bounds(self, terms: Subscribe) -> QueueBounds:
         items_max = min(terms.items_max, self._settings.current.outbox_items_max)
-        return items_max, min(terms.bytes_max, self._settings.current.outbox_bytes_max), terms.full
+        return QueueBounds(items_max, min(terms.bytes_max, self._settings.current.outbox_bytes_max), terms.full)
 
     # --- marked events ------------------------------------------------------------------------------------------------
 
@@ -321,10 +263,6 @@ class ClientRequests:
         return True
 
 
-def _is_open(subscription: Subscription) -> bool:
-    return subscription.session.subscriptions.get(subscription.id) is subscription
-
-
 def _subscribable(terms: Subscribe, principal: Principal) -> Filter:
     """Return the filter of a subscription. One that matches events of brokers needs a rule that allows it."""
     filter = _usable(terms.filter)
@@ -341,14 +279,14 @@ def _subscribable(terms: Subscribe, principal: Principal) -> Filter:
 def _permitted(filter: Filter, rules: Rules, hint: str = "") -> None:
     """Raise RequestFailed if the rules permit no event that a filter matches."""
     if rules is not ALL and not rules.may_permit(filter):
-        raise RequestFailed(Code.NOT_ALLOWED, "none of that is permitted to this client", hint)
+        raise RequestFailed(Code.NOT_ALLOWED, "no rule permits this client any event of that filter", hint)
 
 
 def _usable(text: str) -> Filter:
-    """Parse a filter. Raise RequestFailed if it cannot be indexed."""
+    """Parse a filter. Raise RequestFailed if it cannot be indexed, or no event can match it."""
     try:
         filter = parse(text)
-        filter.normal  # noqa: B018 - raises what indexing would
+        filter.check_satisfiable()
     except FilterError as error:
-        raise RequestFailed(Code.FILTER, str(error), error.hint) from None
+        raise RequestFailed(Code.FILTER, error.placed, error.hint) from None
     return filter

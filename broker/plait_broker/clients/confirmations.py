@@ -112,6 +112,11 @@ class Confirmations:
             awaited.why = awaited.why or why
             self._settle(awaited, party)
 
+    def fail_up_to(self, number: int, up_to: int, code: str, why: str) -> None:
+        """Note that a durable subscription will get none of its events up to a position."""
+        for party in [party for party in self._by_party if party[0] == number and party[1] <= up_to]:
+            self.fail(party, code, why)
+
     def expire(self, now: float) -> list[Party]:
         """Time out events that have waited too long, and return the parties that did not answer."""
         silent: list[Party] = []

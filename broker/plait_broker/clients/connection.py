@@ -77,6 +77,11 @@ class Connection:
         "writable",
     )
 
+    control_rate: TokenBucket
+    """Rate limit of control frames of a broker at the other end. Clients have none: see `become_link`."""
+    relay_buffer: RelayBuffer
+    """The copies of events that wait for a broker at the other end. Clients have none."""
+
     def __init__(
         self,
         id: ConnectionId,
@@ -97,10 +102,6 @@ class Connection:
         """Id of the broker at the other end, once it is authenticated."""
         self.farewell = ""
         """Code of the Close frame of the other end."""
-        self.control_rate = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
-        """Rate limit of control frames of a broker at the other end."""
-        self.relay_buffer = RelayBuffer()
-        """The copies of events that wait for a broker at the other end."""
         self.hello: Hello | None = None
         """The hello of a client, once it is valid. The client may still wait for the join gate."""
         self.opened_at = now
@@ -121,6 +122,12 @@ class Connection:
         """Time of the last ClockStamp sent to a neighbour."""
         self._version = 0
         """Wire version of events, 0 until the first event: all events come after the handshake that agrees on it."""
+
+    def become_link(self, neighbour: int, now: float) -> None:
+        """Serve the authenticated broker at the other end."""
+        self.neighbour = neighbour
+        self.control_rate = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
+        self.relay_buffer = RelayBuffer()
 
     @property
     def version(self) -> int:

@@ -37,6 +37,14 @@ class Queued(NamedTuple):
         return len(self.frame.block)
 
 
+class QueueBounds(NamedTuple):
+    """How much a queue may hold, and what happens beyond that."""
+
+    items_max: int
+    bytes_max: int
+    full: Full
+
+
 @dataclass(slots=True)
 class Waiting:
     """Running totals of all queues of a broker, so that reading them visits no subscription."""
@@ -66,6 +74,15 @@ class DeliveryQueue:
 
     def __len__(self) -> int:
         return self.items
+
+    @property
+    def bounds(self) -> QueueBounds:
+        """Its bounds and its policy. Queued deliveries beyond new bounds are dropped when the next one comes."""
+        return QueueBounds(self.items_max, self.bytes_max, self.full)
+
+    @bounds.setter
+    def bounds(self, bounds: QueueBounds) -> None:
+        self.items_max, self.bytes_max, self.full = bounds
 
     @property
     def slow(self) -> bool:

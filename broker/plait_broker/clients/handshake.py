@@ -104,6 +104,8 @@ class HandshakeHandler:
             if not self._make_room(connection, hello, principal, now):
                 return
             session = self._sessions.open(hello, principal)
+            if self._context.observer.connected is not None:
+                self._context.observer.connected(session)
         else:
             if session.connection is not None:
                 self._teardown.close(session.connection, Code.TAKEN, "its session was taken up by another connection")
@@ -125,6 +127,7 @@ class HandshakeHandler:
                 log=self._context.log,
                 published=published,
                 http=self.http,
+                report_s=self._subscriptions.reports.interval_s(len(self._sessions)),
             )
         )
         connection.hello = hello

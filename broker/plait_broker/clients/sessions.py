@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from plait_core.filters import Filter
 from plait_core.ids import Randomness, new_id
+from plait_core.rate_limit import TokenBucket
 from plait_core.wire import Hello
 from plait_core.wire.frame_types.session_frames import Notice, NoticeKind, Subscribe
 
@@ -21,10 +22,17 @@ from ..histograms import DelayHistogram
 from ..outputs import ConnectionId, Cursor
 from .access import Principal
 from .connection import Connection
-from .delivery_queue import DeliveryQueue, Queued
+from .delivery_figures import DeliveryFigures
+from .delivery_queue import DeliveryQueue, QueueBounds, Queued
+from .durable.backlog import Backlog
 
 PENDING_NOTICES_MAX: Final = 10_000
 """Unacknowledged notices of one session: as many as it may have subscriptions."""
+
+EARLIER_FILTERS_MAX: Final = 8
+"""Filters before the present one that a durable subscription keeps for its backlog: each may have 16 KiB, and the log
+stores them with the cursor, ten times a second while it moves. More changes than that, without reading what came
+between them, are a fault."""
 
 NoticeKey: TypeAlias = tuple[int, NoticeKind, str]
 """Subscription, kind and reason of a notice."""
@@ -64,6 +72,7 @@ class Subscription:
         "dropped",
         "durable",
         "ending",
+        "figures",
         "filter",
         "gaps",
         "id",
@@ -100,6 +109,8 @@ class Subscription:
         """Tokens of deliveries whose acknowledgement a publisher awaits."""
         self.ending: int | None = None
         """The Unsubscribe request to answer when the queue has been delivered."""
+        self.figures: DeliveryFigures | None = None
+        """What became of its deliveries in its client; None until the client reports it."""
 
     @property
     def slow(self) -> bool:
@@ -109,6 +120,15 @@ class Subscription:
     @slow.setter
     def slow(self, slow: bool) -> None:
         self.outbox.slow = slow
+
+    @property
+    def open(self) -> bool:
+        """Whether its session still has it."""
+        return self.session.subscriptions.get(self.id) is self
+
+    def set_terms(self, terms: Subscribe, filter: Filter, bounds: QueueBounds) -> None:
+        """Replace its terms and its filter."""
+        self.terms, self.filter, self.within_us, self.outbox.bounds = terms, filter, terms.within_us, bounds
 
     def record_delay(self, delay_us: int, late: int) -> None:
         """Count a delivery that is written. `late` is 1 beyond the delay bound, else 0."""
@@ -139,6 +159,14 @@ class Subscription:
         ]
 
 
+class EarlierFilter(NamedTuple):
+    """A filter that was in force for older positions of the log than the present one."""
+
+    up_to: int
+    """The last position for which it was in force."""
+    filter: Filter
+
+
 @dataclass(slots=True, eq=False)
 class DurableSubscription:
     """One durable subscription, attached to a session or not."""
@@ -151,6 +179,13 @@ class DurableSubscription:
     """Cursor: every position up to this one is settled."""
     beyond: set[int] = field(default_factory=set)
     """Settled positions above the cursor."""
+    earlier: list[EarlierFilter] = field(default_factory=list)
+    """Filters before the present one with positions above the cursor, oldest first. An event in the log is judged by
+    the filter that was in force when it was logged, so a change of the filter forgets nothing."""
+    tested_from: int = 0
+    """Position after which tags are tested with the present routing keys. Before it, other keys were in force."""
+    seen_us: int = 0
+    """Calendar time at which a client that held it was last connected; 0 if none was since the log stores that."""
     routing: bytes = b""
     """Routing keys that its client has deposited to test tags. The log does not store them: after a restart it gets
     more sealed events than it can read, until its client is back."""
@@ -162,6 +197,8 @@ class DurableSubscription:
     """Time of the last change of its filter, by the broker's own clock; 0 if that was before this broker started."""
     in_flight: set[int] = field(default_factory=set)
     """Positions that were sent and not acknowledged."""
+    backlog: Backlog = field(default_factory=Backlog)
+    """Its stored events that are not settled."""
     subscription: Subscription | None = None
     """The open subscription of the client that uses it."""
     caught_up: bool = False
@@ -175,28 +212,66 @@ class DurableSubscription:
         return not self.caught_up and not self.fetching and self.pending < window
 
     @property
+    def held(self) -> bool:
+        """Whether a connected client holds it."""
+        return self.subscription is not None and self.subscription.session.connection is not None
+
+    @property
     def pending(self) -> int:
         """Number of positions above the cursor that were sent. The window bounds it."""
         return len(self.in_flight) + len(self.beyond)
 
     def cursor(self) -> Cursor:
         """Return the cursor as the log stores it."""
-        return Cursor(self.name, self.owner, self.filter.text, self.acknowledged, tuple(sorted(self.beyond)))
+        earlier = tuple((up_to, filter.text) for up_to, filter in self.earlier)
+        beyond = tuple(sorted(self.beyond))
+        return Cursor(self.name, self.owner, self.filter.text, self.acknowledged, beyond, earlier, self.seen_us)
+
+    def filter_at(self, position: int) -> Filter:
+        """Return the filter that was in force when a position was assigned."""
+        for up_to, filter in self.earlier:
+            if position <= up_to:
+                return filter
+        return self.filter
+
+    def remember_filter(self, next_filter: Filter, last_position: int) -> None:
+        """Keep the present filter for the positions up to `last_position`, because another follows."""
+        known_up_to = self.earlier[-1].up_to if self.earlier else self.acknowledged
+        if last_position > known_up_to:
+            self.earlier.append(EarlierFilter(last_position, self.filter))
+        elif self.earlier and self.earlier[-1].filter == next_filter:
+            self.earlier.pop()  # back to the filter before, with no position between
 
     def settle(self, positions: Iterable[int], up_to: int, sent_up_to: int) -> list[int]:
         """Settle acknowledged positions, and return those that were in flight. `sent_up_to`: last position passed."""
         done = {p for p in positions if p in self.in_flight} | {p for p in self.in_flight if p <= up_to}
         self.in_flight -= done
         self.beyond |= done
+        for position in done:
+            self.backlog.remove(position)
         self.advance(sent_up_to)
         return sorted(done)
 
+    def pass_over(self, position: int) -> None:
+        """Settle a position that is not delivered; every position before it was passed."""
+        self.backlog.remove(position)
+        if self.in_flight:
+            self.beyond.add(position)
+        else:
+            self.move_to(position)
+
     def advance(self, sent_up_to: int) -> None:
         """Move the cursor to the position before the first that is in flight."""
-        place = min(self.in_flight) - 1 if self.in_flight else sent_up_to
+        self.move_to(min(self.in_flight) - 1 if self.in_flight else sent_up_to)
+
+    def move_to(self, place: int) -> None:
+        """Move the cursor forward to a place, if it lies ahead."""
         if place > self.acknowledged:
             self.acknowledged = place
             self.beyond = {p for p in self.beyond if p > place}
+            while self.earlier and self.earlier[0].up_to <= place:
+                del self.earlier[0]
+            self.backlog.remove_before(place + 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -225,6 +300,11 @@ class Session:
     """Notices that may not have arrived; they are sent again when the session is resumed."""
     unproven_notices: dict[NoticeKey, Notice] = field(default_factory=dict)
     """Notices sent before the last ping; its pong proves that they have arrived."""
+    drained: dict[int, Subscription] = field(default_factory=dict)
+    """The last subscriptions that were drained, for reports about their last deliveries."""
+    report_rate: TokenBucket | None = None
+    manage_rate: TokenBucket | None = None
+    """Rate limit of its client's reports."""
     publish_open: bool = True
     subscribe_open: bool = True
 

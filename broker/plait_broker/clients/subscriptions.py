@@ -10,8 +10,9 @@ from plait_core.wire.frame_types.session_frames import Done, Matching, Notice, N
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..pipeline.subscription_index import SubscriptionIndex
+from .client_reports import ClientReports
 from .delivery_queue import Queued
-from .durable_subscriptions import DurableSubscriptions
+from .durable.durable_subscriptions import DurableSubscriptions
 from .sessions import DurableSubscription, Session, Subscription
 
 NOTICE_DELAY_S: Final = 0.05
@@ -27,6 +28,8 @@ class Subscriptions:
         self._observer = context.observer
         self._index = index
         self._durables = durables
+        self.reports = ClientReports(context)
+        """Reports of clients about their deliveries."""
         self._unreported: dict[int, Subscription] = {}
         """By number, subscriptions with drops to report."""
         self.due_at = inf
@@ -83,6 +86,11 @@ class Subscriptions:
         for subscription in session.subscriptions.values():
             self._report_drops(subscription)
 
+    def disconnected(self, session: Session, now: float) -> None:
+        """Note that a session's client loses its connection: until now it was seen."""
+        for durable in session.durables:
+            self._durables.touch(durable, now)
+
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def end(self, subscription: Subscription, reason: DropReason, now: float, *, indexed: bool = True) -> None:
@@ -95,12 +103,17 @@ class Subscriptions:
         self.drop_queued(subscription, reason, now)
         for token in sorted(subscription.awaited):
             self._confirmations.fail((subscription.number, token), reason)
+        if subscription.ending is None:
+            self.reports.end(subscription, now)
+        else:
+            self.reports.drain(subscription, now)
         del subscription.session.subscriptions[subscription.id]
 
     def detach(self, subscription: Subscription, durable: DurableSubscription, now: float) -> None:
         """Detach a durable subscription from its client."""
         self.drop_queued(subscription, DropReason.GONE, now)
         self._durables.detach(durable, now)
+        self.reports.end(subscription, now)
         subscription.session.durables.remove(durable)
         del subscription.session.subscriptions[subscription.id]
 

@@ -66,6 +66,7 @@ class Teardown:
 
     def detach(self, session: Session, now: float) -> None:
         """Keep a session without its connection for a while, unless the broker stops."""
+        self._subscriptions.disconnected(session, now)
         self._sessions.detach(session)
         if self.draining:
             self.end(session, now)
@@ -82,8 +83,12 @@ class Teardown:
         """End a session with its subscriptions and advertisements."""
         self._sessions.detach(session)
         self._detached.pop(session, None)
+        if not self.draining:  # else its client goes on at another broker, with what waits there
+            self._subscriptions.reports.end_session(session, now)
         for subscription in list(session.subscriptions.values()):
             self._subscriptions.end(subscription, DropReason.GONE, now)
+        for subscription in session.drained.values():
+            self._subscriptions.reports.end(subscription, now)
         for advertisement in session.advertisements.values():
             self._index.unadvertise(advertisement)
         self._sessions.close(session)

@@ -161,7 +161,7 @@ class EventLog:
         if damaged:
             self.notices += (f"{damaged} durable subscriptions were damaged and are forgotten",)
         # A position whose Persist failed may still have been acknowledged, so it is not assigned again either.
-        highest = max([last, *(max((cursor.acknowledged, *cursor.beyond)) for cursor in cursors)])
+        highest = max([last, *(cursor.last_position for cursor in cursors)])
         secret = self._store.secret
         log = incarnation_of(incarnation_key_of(secret))
         return Recovered(highest + 1, tuple(cursors), tuple(records), log, tuple(documents), secret)
@@ -183,6 +183,11 @@ class EventLog:
                 self._fetches.put((fetch, done))
                 return
         done(fetch.ticket, [], False, refused)
+
+    @property
+    def first_position(self) -> int:
+        """The position before which retention has deleted everything since the log was opened."""
+        return self._writer.first_position
 
     def stats(self) -> LogStats:
         """Return the present figures."""

@@ -12,6 +12,7 @@ whose checksum cannot fail, is noticed all the same. SQLite stores the usual dis
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from struct import Struct, error
 from typing import Any, Final, TypeAlias
@@ -26,7 +27,7 @@ ROW_BYTES: Final = 32
 """Bytes of a record in the file in addition to its block, rounded up: header, times, checksum, share of the page."""
 
 _RECORD: Final = Struct("<qqqqI")
-_CURSOR: Final = Struct("<qIIII")
+_CURSOR: Final = Struct("<qqIIIII")
 _NUMBERS: Final = Struct("<6q")
 
 
@@ -75,28 +76,24 @@ def checked_record(row: Row) -> StoredState:
 
 
 def cursor_row(cursor: Cursor) -> Row:
-    """Return owner, name, filter, acknowledged, `beyond` as distances in decimal, checksum."""
-    owner, name, filter = cursor.owner.encode(), cursor.name.encode(), cursor.filter.encode()
+    """Return owner, name, filter, acknowledged, `beyond` as distances in decimal, earlier filters as JSON, time of the
+    last connection, checksum."""
     distances, before = [], cursor.acknowledged
     for position in cursor.beyond:
         distances.append(b"%d" % (position - before))
         before = position
-    beyond = b" ".join(distances)
-    return (
-        owner,
-        name,
-        filter,
-        cursor.acknowledged,
-        beyond,
-        _cursor_checksum(owner, name, filter, cursor.acknowledged, beyond),
-    )
+    earlier = json.dumps(cursor.earlier, separators=(",", ":")).encode() if cursor.earlier else b""
+    texts = cursor.owner.encode(), cursor.name.encode(), cursor.filter.encode(), b" ".join(distances), earlier
+    owner, name, filter, beyond, _ = texts
+    checksum = _cursor_checksum(cursor.acknowledged, cursor.seen_us, texts)
+    return owner, name, filter, cursor.acknowledged, beyond, earlier, cursor.seen_us, checksum
 
 
 def checked_cursor(row: Row) -> Cursor:
     """Return a verified cursor; raise Damaged unless the row is exactly what `cursor_row` made."""
-    owner, name, filter, acknowledged, beyond, checksum = row
+    owner, name, filter, acknowledged, beyond, earlier, seen_us, checksum = row
     try:
-        valid = _cursor_checksum(owner, name, filter, acknowledged, beyond) == checksum
+        valid = _cursor_checksum(acknowledged, seen_us, (owner, name, filter, beyond, earlier)) == checksum
     except (error, TypeError) as fault:
         raise Damaged from fault
     if not valid:
@@ -105,7 +102,8 @@ def checked_cursor(row: Row) -> Cursor:
     for distance in beyond.split():
         position += int(distance)
         positions.append(position)
-    return Cursor(name.decode(), owner.decode(), filter.decode(), acknowledged, tuple(positions))
+    filters = tuple((up_to, text) for up_to, text in json.loads(earlier)) if earlier else ()
+    return Cursor(name.decode(), owner.decode(), filter.decode(), acknowledged, tuple(positions), filters, seen_us)
 
 
 def cursor_key(owner: str, name: str) -> tuple[bytes, bytes]:
@@ -158,8 +156,8 @@ def numbers_checksum(*numbers: int) -> int:
         return -1
 
 
-def _cursor_checksum(owner: bytes, name: bytes, filter: bytes, acknowledged: int, beyond: bytes) -> int:
-    sum = crc32(_CURSOR.pack(acknowledged, len(owner), len(name), len(filter), len(beyond)))
-    for part in (owner, name, filter, beyond):
-        sum = crc32(part, sum)
+def _cursor_checksum(acknowledged: int, seen_us: int, texts: tuple[bytes, ...]) -> int:
+    sum = crc32(_CURSOR.pack(acknowledged, seen_us, *map(len, texts)))
+    for text in texts:
+        sum = crc32(text, sum)
     return sum

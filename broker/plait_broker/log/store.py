@@ -37,7 +37,7 @@ from .records import (
     tally_row,
 )
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 SECRET_BYTES: Final = 32
 """Size of the key that proves the log's identity: an Ed25519 key."""
@@ -62,7 +62,8 @@ _SCHEMA: Final = (
     """CREATE TABLE record (position INTEGER PRIMARY KEY, step INTEGER NOT NULL, logged_us INTEGER NOT NULL,
         behind_us INTEGER NOT NULL, checksum INTEGER NOT NULL, block BLOB NOT NULL)""",
     """CREATE TABLE cursor (owner BLOB NOT NULL, name BLOB NOT NULL, filter BLOB NOT NULL,
-        acknowledged INTEGER NOT NULL, beyond BLOB NOT NULL, checksum INTEGER NOT NULL,
+        acknowledged INTEGER NOT NULL, beyond BLOB NOT NULL, earlier BLOB NOT NULL, seen_us INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
         PRIMARY KEY (owner, name)) WITHOUT ROWID""",
     _CREATE_IDENTITY,
     """CREATE TABLE tally (last_position INTEGER NOT NULL, latest_us INTEGER NOT NULL, records INTEGER NOT NULL,
@@ -71,7 +72,7 @@ _SCHEMA: Final = (
 )
 _INSERT: Final = "INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?, ?)"
 """Replacing, because a flipped bit may have put another row at this position."""
-SELECT_CURSORS: Final = "SELECT owner, name, filter, acknowledged, beyond, checksum FROM cursor"
+SELECT_CURSORS: Final = "SELECT owner, name, filter, acknowledged, beyond, earlier, seen_us, checksum FROM cursor"
 SELECT_DOCUMENTS: Final = "SELECT origin, number, frame, checksum FROM document"
 _OLDEST: Final = "SELECT position, length(block) FROM record ORDER BY position LIMIT ?"
 _TALLY: Final = "last_position, latest_us, records, bytes, checksum"
@@ -130,6 +131,8 @@ class Store:
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         self.path = path
+        self.first_position = 1
+        """Position before which `trim` has deleted everything."""
         self.connection = connect(path)
         try:
             self._prepare(fsync)
@@ -222,7 +225,7 @@ class Store:
                 if row is None:
                     self.connection.execute("DELETE FROM cursor WHERE owner = ? AND name = ?", key)
                 else:
-                    self.connection.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?, ?, ?)", row)
+                    self.connection.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             for key, row in batch.documents.items():
                 if row is None:
                     self.connection.execute("DELETE FROM document WHERE origin = ? AND number = ?", key)
@@ -260,6 +263,7 @@ class Store:
             self.connection.execute("DELETE FROM record WHERE position <= ?", (cut,))
             self._store_tally(tally)
         self.tally = tally
+        self.first_position = cut + 1
         return count
 
     def shrink(self) -> bool:

@@ -85,6 +85,8 @@ class LogWriter:
         """Reason why the last transaction failed; None once one succeeds."""
         self.last_position = store.tally.last_position
         """Position of the newest stored record, for readers."""
+        self.first_position = 1
+        """Position before which everything was deleted since the log was opened."""
         self.queue_items = 0
         self.queue_bytes = 0
         self._store = store
@@ -221,6 +223,7 @@ class LogWriter:
         if not trimmed:
             self._trimming, self._expired_before = False, 0
         self.records_trimmed += trimmed
+        self.first_position = max(self.first_position, self._store.first_position)
         return trimmed
 
     def _first_young(self) -> int:

@@ -85,10 +85,10 @@ class Overlay(OverlayState):
         self._documents.learn_all(now)
         return added
 
-    def link_down(self, broker: int, now: float) -> None:
+    def link_down(self, broker: int, now: float, reason: str = "the connection was lost") -> None:
         """Remove a link, and retransmit the events that may have been in flight on it."""
         self._begin(now)
-        self._links.down(broker, now)
+        self._links.down(broker, now, reason)
         self._documents.learn_all(now)
 
     def locate(self, address: str, now: float) -> None:
@@ -136,7 +136,7 @@ class Overlay(OverlayState):
 
     def _expel(self, neighbour: Neighbour, error: Forged) -> None:
         self.outputs.append(ExpelBroker(neighbour.link, f"{neighbour.name} sent what is forged: {error}"))
-        self.link_down(neighbour.id, self.now)
+        self.link_down(neighbour.id, self.now, f"{neighbour.name} sent what is forged")
 
     # --- advertisements and filters of this broker's clients ----------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Overlay(OverlayState):
         """Send the messages and report the results that follow from the input so far."""
         sync = self.interest_sync
         if sync.dirty or sync.installing or sync.unacked:
-            for update in sync.take_updates(now, self._reaches):
+            for update in sync.take_updates(now, self.reached.get):
                 self.unicast.send(update, now, [sync.tries(root) for root in update.to])
         if sync.installed:
             installed, sync.installed = sync.installed, []
@@ -310,9 +310,6 @@ class Overlay(OverlayState):
                 self.counts["groups_ignored"] += 1
             elif action.to in self.neighbours:
                 self.sender.send(action.to, StrategyMessage(self.strategy.name, action.body))
-
-    def _reaches(self, broker: int) -> bool:
-        return broker in self.reached
 
     def _report_unacked(self, broker: int) -> None:
         self.counts["interest_unacked"] += 1

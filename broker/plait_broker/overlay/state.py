@@ -63,6 +63,8 @@ class OverlayState:
         """By link, the latest run of copies among the outputs, which further copies join."""
         self.map = LinkStateDatabase()
         self.neighbours: dict[int, Neighbour] = {}
+        self.links_lost: dict[int, str] = {}
+        """By former neighbour, why the last link to it ended. Bounded by NEIGHBOURS_MAX."""
         self.routes = ForwardingTable(me, self.map, self.neighbours)
         self.message_auth = MessageAuth(me, identity)
         sender = NeighbourSender(self.neighbours, outputs, self.counts)

@@ -14,7 +14,6 @@ from plait_core.events import EventId
 from plait_core.limits import CLOSE_TEXT_MAX
 from plait_core.values import is_reserved
 from plait_core.wire import Confirm, EventFrame, Publish
-from plait_core.wire.event_block import BLOCK_BYTES
 from plait_core.wire.frame_types.session_frames import Code
 
 from ..clients.sessions import Session
@@ -23,9 +22,6 @@ from ..drop_reasons import DropReason
 
 REFUSALS_MAX: Final = 65_536
 """Refused events remembered, of all publishers: what sixteen of them may have unconfirmed at once."""
-
-_DOLLAR: Final = ord("$")
-"""A number is found in bytes in a sixth of the time that one-byte bytes take."""
 
 
 class PublishRefused(Exception):
@@ -75,7 +71,7 @@ class Admission:
             self._check_repeated(frame, sighting)
             self._counters.dropped[DropReason.DUPLICATE] += 1
             return False
-        if frame.confirm or frame.lifetime_us or self._recovered or not session.publish_open or _DOLLAR in frame.block:
+        if frame.confirm or frame.lifetime_us or self._recovered or not session.publish_open or frame.has_dollar_name:
             try:
                 self._check(session, frame)
             except PublishRefused as refused:
@@ -112,7 +108,7 @@ class Admission:
         if self._recovered and frame.sequence < self._recovered.get(frame.publisher, 0):
             message = "a later event of yours was logged before the broker restarted, and order is kept"
             raise PublishRefused(DropReason.STALE, Code.STALE, message, retryable=True)
-        if frame.block.find(b"$", BLOCK_BYTES) >= 0 and any(map(is_reserved, frame.attributes())):
+        if frame.has_dollar_name and any(map(is_reserved, frame.attributes())):
             message = "names that begin with $ are reserved for events of brokers"
             raise PublishRefused(DropReason.NOT_ALLOWED, Code.NOT_ALLOWED, message, "choose another name")
         if not session.publish_open and not session.principal.publish.permit(frame.attributes()):

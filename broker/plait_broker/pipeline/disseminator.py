@@ -9,7 +9,7 @@ from plait_core.wire.frame_types.session_frames import Code
 from ..adapter.remote_confirmations import RemoteConfirmations
 from ..clients.confirmations import Party
 from ..clients.delivery import Deliveries
-from ..clients.durable_delivery import DurableDelivery
+from ..clients.durable.durable_delivery import DurableDelivery
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..overlay import Overlay, ReceivedEvent

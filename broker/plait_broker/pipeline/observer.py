@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..overlay.transport.event_copy import EventCopy
 
     Matched: TypeAlias = tuple[list[Subscription], list[DurableSubscription]]
+    Connected: TypeAlias = Callable[[Session], None]
     Subscribed: TypeAlias = Callable[[Subscription | DurableSubscription], None]
     Delivered: TypeAlias = Callable[[int, int, EventFrame, int, int, float], None]
 
@@ -63,6 +64,8 @@ class EventObserver:
         self.delivered: Delivered | None = None if telemetry is None else telemetry.delivered
         self.subscribed: Subscribed | None = None if telemetry is None else telemetry.subscribed
         """A subscription is open, or its filter has changed."""
+        self.connected: Connected | None = None if self.telemetry is None else self.telemetry.connected
+        """A client has a new session."""
 
     # --- match --------------------------------------------------------------------------------------------------------
 
@@ -138,6 +141,19 @@ class EventObserver:
         self.history.waited(entry.frame, subscription.number, now)
         if self.marked:
             self.tracing.delivered(entry.frame, [subscription], delay_us, delay_us - entry.delay_us)
+
+    # --- in the client ------------------------------------------------------------------------------------------------
+
+    def client_reported(self, subscription: Subscription, handed_out: int, waiting: int, now: float) -> None:
+        """A client has handed out further deliveries, and others wait there."""
+        if self.telemetry is not None and not subscription.filter.system:
+            self.telemetry.client_reported(subscription, handed_out, waiting, now)
+
+    def unseen(self, subscription: Subscription, reason: str, last: tuple[int, int], change: int, now: float) -> None:
+        """The number of deliveries that an application has not seen has changed. `last`: publisher and sequence number
+        of the last of them."""
+        if self.telemetry is not None and not subscription.filter.system:
+            self.telemetry.unseen(subscription, reason, last, change, now)
 
     # --- drops --------------------------------------------------------------------------------------------------------
 

@@ -287,6 +287,8 @@ class BrokerDriver:
     def _persisted(self, ticket: int, error: str | None) -> None:
         if not self._stopped:
             self.broker.persisted(ticket, error, monotonic())
+            if self._log is not None:
+                self.broker.trimmed(self._log.first_position)
             self._schedule_flush()
 
     def _fetched(self, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:

@@ -117,7 +117,7 @@ class Listener:
 
     async def _open(self, accepted: socket.socket, address: str) -> None:
         """Hand the socket to a transport, after the TLS handshake if there is one."""
-        on_lost = _Once(lambda: self._limiter.leave(address))
+        on_lost = _Leave(self._limiter, address)
         handshake_s = HANDSHAKE_S if self.tls is not None else None
         try:
             _prepare(accepted)
@@ -175,18 +175,20 @@ class Listener:
         self._loop.add_reader(listener, self._accept, listener)
 
 
-class _Once:
-    """Runs an action on the first call only."""
+class _Leave:
+    """Counts an admitted connection as closed, on the first call only. Smaller than a closure: each connection has
+    one."""
 
-    __slots__ = ("_action",)
+    __slots__ = ("_address", "_limiter")
 
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action: Callable[[], None] | None = action
+    def __init__(self, limiter: ConnectionLimiter, address: str) -> None:
+        self._limiter: ConnectionLimiter | None = limiter
+        self._address = address
 
     def __call__(self) -> None:
-        action, self._action = self._action, None
-        if action is not None:
-            action()
+        limiter, self._limiter = self._limiter, None
+        if limiter is not None:
+            limiter.leave(self._address)
 
 
 def _spare_descriptor() -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING
 
 from plait_core.errors import PlaitError
-from plait_core.telemetry import CELL_BITS, DURABLE, LATE, REPLAYED, cell_of
+from plait_core.telemetry import CELL_BITS, DURABLE, FELL, LATE, REPLAYED, RecordKind, cell_of, reason_code
 from plait_core.wire import EventFrame
-from plait_telemetry.recorder import sampled_out
+from plait_telemetry.recorder import U32_MAX, sampled_out
 from plait_telemetry.ring import RING_RECORDS
 from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plait_core.space import Schema
 
     from ..clients.delivery_queue import Queued
-    from ..clients.sessions import DurableSubscription, Subscription
+    from ..clients.sessions import DurableSubscription, Session, Subscription
 
 
 class BrokerTelemetry(Telemetry):
@@ -71,6 +71,23 @@ class BrokerTelemetry(Telemetry):
         delay_us = entry.delay_us + round((now - entry.arrived) * 1_000_000)
         number, within_us = subscription.number, subscription.within_us
         self.dropped(entry.frame, reason, delay_us, now, subject=number, bound_us=within_us)
+
+    def connected(self, session: Session) -> None:
+        """Record the name of a client, which may publish."""
+        if session.publisher:
+            self.name("publisher", session.publisher, name=session.name)
+
+    def client_reported(self, subscription: Subscription, handed_out: int, waiting: int, now: float) -> None:
+        """Record a client's report about one subscription."""
+        self.state(RecordKind.CLIENT, subscription.number, now, count=handed_out, size=waiting)
+
+    def unseen(self, subscription: Subscription, reason: str, last: tuple[int, int], change: int, now: float) -> None:
+        """Record a change of the number of deliveries that an application has not seen."""
+        flags = FELL if change < 0 else 0
+        self._put(
+            self.wall_us(now), 0, *last, subscription.number, 0, 0, 0, min(abs(change), U32_MAX), 0, 1,
+            int(RecordKind.UNSEEN), reason_code(reason), 0, flags,
+        )  # fmt: skip
 
     def subscribed(self, party: Subscription | DurableSubscription) -> None:
         """Record a new subscription, or a new filter of one."""

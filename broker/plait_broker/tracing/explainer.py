@@ -16,6 +16,7 @@ from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceMe
 from ..pipeline.observer import EventObserver
 from .broker_summary import ResourceFacts, describe_summary
 from .event_tail import describe_event, describe_recent
+from .incidents.incident_log import IncidentLog
 from .local_status import describe_local_status
 from .remote_queries import RemoteQueries
 from .route_explanation import describe_interest, describe_route
@@ -47,6 +48,7 @@ class Explainer:
         self.history = observer.history
         self.tracing = observer.tracing
         self.queries = RemoteQueries(broker.id, send, self._answer, now)
+        self.incidents = IncidentLog(broker, now)
         self._observer = observer
         self._broker = broker
         self.resources: ResourceFacts = dict
@@ -69,6 +71,8 @@ class Explainer:
         """Do what is due."""
         self._observer.tick(now)
         self.queries.tick(now)
+        if now >= self.incidents.due_at:  # the heartbeats of links call this often enough
+            self.incidents.review(now)
 
     def next_deadline(self) -> float | None:
         """Return when `tick` is due."""

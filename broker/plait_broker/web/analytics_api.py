@@ -26,7 +26,7 @@ FILE_BYTES_MAX: Final = 16 << 20
 
 HINT: Final = (
     "record with `plait broker --telemetry DIR --tables OUT`, "
-    "then make tables with `plait analyze DIR/broker-* --out OUT`, regularly"
+    "and make tables with `plait analyze DIR --out OUT --every 60`"
 )
 
 

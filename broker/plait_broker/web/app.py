@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from plait_core.errors import PlaitError
+from plait_core.errors import FilterError, PlaitError
 from plait_core.rate_limit import TokenBuckets
 from plait_core.values import Json
 from plait_telemetry.recording import Recording
@@ -68,20 +68,24 @@ _OPEN: Final = {"/healthz", "/readyz"}
 """Paths for health checks, which reveal nothing else and need no token."""
 
 CONTENT_SECURITY_POLICY: Final = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    b"connect-src 'self' http://127.0.0.1:* http://localhost:*; "
     b"form-action 'none'; frame-ancestors 'none'; base-uri 'none'; "
     b"require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Only files of the package run, and none of them may turn text into markup."""
+"""Only files of the package run, and none of them may turn text into markup. On one machine a page whose broker has
+died may look which other broker is alive."""
 
-_HEADERS: Final = [
+_COMMON_HEADERS: Final = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", CONTENT_SECURITY_POLICY),
 ]
+_HEADERS: Final = [*_COMMON_HEADERS, (b"cross-origin-resource-policy", b"same-origin")]
+_OPEN_HEADERS: Final = [*_COMMON_HEADERS, (b"cross-origin-resource-policy", b"cross-origin")]
+"""The page of another broker may see that this one is alive. It cannot read the answer."""
 
 
 class NotReady(PlaitError):
@@ -210,7 +214,7 @@ def broker_facts(served: ServedBroker) -> Json:
 
 def application(api: HttpApi, may_read: MayRead, *, loopback: bool) -> ASGIApp:
     """Return the ASGI application. `loopback`: only this machine can reach it."""
-    handlers: dict[Any, Any] = {HTTPException: _http_error, NotReady: _not_ready}
+    handlers: dict[Any, Any] = {HTTPException: _http_error, NotReady: _not_ready, FilterError: _filter_error}
     guard = Middleware(Guard, may_read=may_read, loopback=loopback)
     return Starlette(routes=list(api.routes()), middleware=[guard], exception_handlers=handlers)
 
@@ -233,7 +237,8 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start":
-                answered, message["headers"] = True, [*message["headers"], *_HEADERS]
+                headers = _OPEN_HEADERS if scope["path"] in _OPEN else _HEADERS
+                answered, message["headers"] = True, [*message["headers"], *headers]
             await send(message)
 
         rejection = self._rejection(scope)
@@ -285,6 +290,13 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     response = _error(error.status_code, error.detail)
     response.headers.update(error.headers or {})
     return response
+
+
+async def _filter_error(request: Request, error: FilterError) -> Response:
+    """Return what is wrong with a filter and where, so that a page can show it as the prompt does."""
+    place = f" at column {error.column}" if error.column else ""
+    facts = {"error": f"filter: {error.message}{place}", "text": error.text, "column": error.column}
+    return JSONResponse(facts | ({"hint": error.hint} if error.hint else {}), 400)
 
 
 async def _not_ready(request: Request, error: NotReady) -> Response:

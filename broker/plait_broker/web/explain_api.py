@@ -68,11 +68,7 @@ class ExplainApi:
     async def route(self, request: Request) -> Response:
         """Explain where events that match `filter` go when published `from` a broker."""
         broker = self._require_broker()
-        text = required_param(request, "filter")
-        try:
-            filter = parse(text)
-        except PlaitError as error:
-            raise HTTPException(400, f"filter: {error.message}") from None
+        filter = parse(required_param(request, "filter"))
         start = find_broker(broker, request.query_params.get("from", ""))
         interest = await self._query_brokers(reachable_brokers(broker), "interest", {"filter": filter.text})
         destinations = [home for home, report in interest.items() if report.get("subscriptions")]

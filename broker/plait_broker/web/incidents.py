@@ -1,97 +1,112 @@
-"""Incidents for the live page, found by comparing the shown state with the previous one.
+"""The incidents of all brokers for the live page, as their logs have recorded them (`tracing/incidents/`).
 
-They are brokers and links that come or go, paths that change, bursts of drops, slow consumers, and refused clients.
+Several brokers see one incident: both ends of a link, and every broker that another is out of reach of. The list has it
+once. Reports are untrusted, so the rank of the reporter decides which report is shown, and each reporter has a share of
+the list. A hostile broker can neither hide nor displace what other brokers report about themselves.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from plait_core.ids import id_text
 from plait_core.values import Json
 
-KEPT_MAX: Final = 100
+from ..tracing.incidents.shares import surplus_key
+from .summary_reader import SummaryReading, number, text
 
-BURST_S: Final = 1.0
-"""Events dropped a second that make a burst, if they are three times the baseline rate."""
+SHOWN_MAX: Final = 100
+"""Limit of the list. The oldest incident of the broker that has reported most is dropped first."""
 
-REPEAT_S: Final = 10.0
-"""Time before the same incident of the same broker or link is shown again."""
+SEEN_BY_MANY: Final = frozenset(("join", "leave", "link up", "link down"))
+"""Kinds that several brokers report. Of the others, each report is an incident of its own."""
 
-SMOOTHING: Final = 0.1
+SAME_S: Final = 10.0
+"""Time within which reports of one kind about one broker or link, by several brokers, are one incident: longer than
+link states take to flood."""
 
-_UP: Final = {"ready", "up"}
+AGE_S_MAX: Final = 7 * 86_400
+"""Age of the oldest incident that is shown. Ages come from other brokers and may be anything."""
 
 
-class Incidents:
+class IncidentList:
     """The latest incidents."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Json] = {}
+        """By a number that rises, in no particular order of time."""
+        self.own_id = ""
+        """The broker of the page, as text. Its reports replace those of others."""
         self._count = 0
-        self._brokers: dict[str, Json] = {}
-        self._states: dict[str, str] = {}
-        self._baseline: dict[str, float] = {}
-        self._added_at: dict[tuple[str, str], float] = {}
+        self._seen: dict[int, int] = {}
+        """By broker, the number of its last incident here."""
 
-    def update(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
-        """Compare the state with the previous one."""
-        for id, facts in brokers.items():
-            before = self._brokers.get(id)
-            if before is None:
-                if self._brokers:
-                    self._add(wall_s, "join", id, f"{facts['name']} joined")
-            else:
-                self._compare(wall_s, id, before, facts)
-        self._brokers = brokers
-        self._compare_links(wall_s, brokers, links)
+    def seen(self, broker: int) -> int:
+        """Return the number of a broker's last incident here. Its later ones are to be requested."""
+        return self._seen.get(broker, 0)
 
-    def _compare(self, wall_s: float, id: str, before: Json, after: Json) -> None:
-        name, status = after["name"], after["status"]
-        if status != before["status"]:
-            kind = "join" if status in _UP else "drain" if status == "draining" else "leave"
-            text = "is back" if status in _UP else "is draining" if status == "draining" else f"is {status}"
-            self._add(wall_s, kind, id, f"{name} {text}", repeat_s=0)
-        rerouted = after.get("rerouted", 0) - before.get("rerouted", 0)
-        if rerouted > 0 and "rerouted" in before:
-            destinations = "a destination" if rerouted == 1 else f"{rerouted:.0f} destinations"
-            self._add(wall_s, "reroute", id, f"{name} moved {destinations} to another path")
-        slow = after.get("slow_consumers", 0)
-        if slow > before.get("slow_consumers", 0):
-            self._add(wall_s, "slow", id, f"{slow:.0f} slow consumer{'s' * (slow != 1)} at {name}")
-        refused = sum(after.get("refused", {}).values())
-        if "refused" in before and refused > sum(before["refused"].values()):
-            codes = [c for c, n in after["refused"].items() if n > before["refused"].get(c, 0)]
-            self._add(wall_s, "security", id, f"{name} refused a caller: {', '.join(codes[:3])}")
-        self._compare_drops(wall_s, id, before, after)
+    def take(self, broker: int, name: str, reading: SummaryReading, wall_s: float) -> None:
+        """Take the new incidents of a broker's summary."""
+        before = self.seen(broker)
+        self._seen[broker] = int(reading.recorded)  # lower after its restart: then all are new
+        for report in reading.incidents:
+            if int(number(report.get("number"))) > before or reading.recorded < before:
+                ago_s = min(number(report.get("ago_s")), AGE_S_MAX)
+                first_ago_s = min(max(number(report.get("first_ago_s")), ago_s), AGE_S_MAX)
+                entry = {
+                    "at": round(wall_s - ago_s, 1),
+                    "first": round(wall_s - first_ago_s, 1),
+                    "count": max(1, int(number(report.get("count")))),
+                    "kind": text(report.get("kind")),
+                    "of": _ordered(text(report.get("of"))),
+                    "text": text(report.get("text")),
+                    "by": id_text(broker),
+                    "seen_by": name,
+                }
+                self._add(entry)
 
-    def _compare_drops(self, wall_s: float, id: str, before: Json, after: Json) -> None:
-        rate = after.get("dropped_s", 0)
-        baseline = self._baseline.get(id, 0.0)
-        if after.get("lost", 0) > before.get("lost", 0) and rate > max(BURST_S, 3 * baseline):
-            worst = max(after.get("reasons", {"": 0}).items(), key=lambda one: (one[0] != "unmatched", one[1]))[0]
-            self._add(wall_s, "drops", id, f"{after['name']} drops {rate:g} a second: {worst}")
-        self._baseline[id] = baseline + SMOOTHING * (rate - baseline)
+    def add(self, at: float, kind: str, subject: str, text: str) -> None:
+        """Add an incident that the page itself has found."""
+        entry = {"at": round(at, 1), "first": round(at, 1), "count": 1, "kind": kind, "of": _ordered(subject)}
+        self._add(entry | {"text": text, "by": "", "seen_by": ""})
 
-    def _compare_links(self, wall_s: float, brokers: dict[str, Json], links: dict[str, Json]) -> None:
-        for key, link in links.items():
-            state, before = link["state"], self._states.get(key)
-            near, far = (brokers.get(link[end], {}).get("name", link[end]) for end in ("from", "to"))
-            removed = [id for id in (link["from"], link["to"]) if brokers.get(id, {}).get("status") == "gone"]
-            if state != before and not removed and (before is not None or self._states) and link["from"] < link["to"]:
-                kind = {"up": "link up", "disputed": "security"}.get(state, "link down")
-                self._add(wall_s, kind, key, f"{near} – {far} is {state}", repeat_s=0)
-        self._states = {key: link["state"] for key, link in links.items()}
-
-    def _add(self, wall_s: float, kind: str, subject: str, text: str, *, repeat_s: float = REPEAT_S) -> None:
-        if wall_s - self._added_at.get((kind, subject), 0) < repeat_s:
-            return
-        self._added_at[kind, subject] = wall_s
-        if len(self._added_at) > 10 * KEPT_MAX:
-            del self._added_at[next(iter(self._added_at))]
+    def _add(self, entry: Json) -> None:
+        """Add an incident, unless a broker of the same rank or a higher one has reported it. Replace other reports."""
+        rank = self._rank(entry)
+        shown: dict[str, Json] = {}
+        for key, one in self.shown.items():
+            if _is_same(one, entry):
+                if self._rank(one) >= rank:
+                    return
+            elif not _is_repeated(one, entry):
+                shown[key] = one
         self._count += 1
-        self.shown = {
-            **self.shown,
-            str(self._count): {"at": round(wall_s, 1), "kind": kind, "of": subject, "text": text},
-        }
-        if len(self.shown) > KEPT_MAX:
-            del self.shown[next(iter(self.shown))]
+        shown[str(self._count)] = entry
+        while len(shown) > SHOWN_MAX:
+            by_time = dict(sorted(shown.items(), key=lambda item: float(item[1]["at"])))
+            del shown[surplus_key(by_time, lambda one: str(one["by"]))]
+        self.shown = shown
+
+    def _rank(self, entry: Json) -> int:
+        """Return 2 for the page and its broker, 1 for the subject or an end of the link, and 0 for any other broker."""
+        if entry["by"] in ("", self.own_id):
+            return 2
+        return int(entry["by"] in entry["of"].split(">"))
+
+
+def _ordered(subject: str) -> str:
+    """Return the subject with the ends of a link in order: each end names itself first."""
+    return ">".join(sorted(subject.split(">")))
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Return whether two brokers report one incident."""
+    if one["by"] == other["by"] or one["kind"] not in SEEN_BY_MANY:
+        return False
+    return (one["kind"], one["of"]) == (other["kind"], other["of"]) and abs(one["at"] - other["at"]) < SAME_S
+
+
+def _is_repeated(one: Json, later: Json) -> bool:
+    """Return whether a later report of the same broker counts this one among its repetitions."""
+    same = all(one[field] == later[field] for field in ("by", "kind", "of", "text"))
+    return same and bool(one["at"] > later["first"] - SAME_S)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from plait_core import PlaitError
 from plait_core.events import EventId
-from plait_core.filters import Filter, parse
+from plait_core.filters import parse
 from plait_core.ids import id_text
 from plait_core.rate_limit import TokenBucket
 from plait_core.values import Json
@@ -76,7 +76,7 @@ class LiveApi:
         self._require_broker()
         text = request.query_params.get("filter", "")
         if text:
-            text = _filter(text).text
+            text = parse(text).text
         query = {"filter": text, "limit": LISTED_MAX, "matching": request.query_params.get("matching") == "1"}
         return JSONResponse(await self._tail(query))
 
@@ -98,7 +98,7 @@ class LiveApi:
         `filter`."""
         broker = self._require_broker()
         home = find_broker(broker, request.query_params.get("at", ""))
-        return JSONResponse(describe_trees(broker, home, _filter(required_param(request, "filter"))))
+        return JSONResponse(describe_trees(broker, home, parse(required_param(request, "filter"))))
 
     def _limit_rate(self) -> None:
         if not self._rate_limit.take(monotonic()):
@@ -134,10 +134,3 @@ class LiveApi:
         ]
         events.sort(key=lambda event: event["ago_s"])
         return {"events": events[:LISTED_MAX], "filter": query["filter"]}
-
-
-def _filter(text: str) -> Filter:
-    try:
-        return parse(text)
-    except PlaitError as error:
-        raise HTTPException(400, f"filter: {error.message}") from None

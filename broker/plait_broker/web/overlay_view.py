@@ -1,7 +1,8 @@
 """The state of the whole overlay for the live page: link state, and the summary that each broker sends of itself.
 
 While a page is open, every other broker is queried for its summary in turn: once a second, or up to every four seconds
-where there are many. Without an open page no broker is queried. All pages are sent the same state.
+where there are many. Without an open page no broker is queried. All pages are sent the same state. Incidents come from
+the logs of the brokers (`tracing/incidents/`), so they do not depend on an open page.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from typing import Any, Final, TypeAlias
 
 from plait_core.ids import id_text
 from plait_core.values import Json
+from plait_core.wire.frame_types.overlay_frames import LinkState
 
 from ..broker_view import BrokerView
+from ..drop_reasons import LOST, count_late, count_lost
 from ..tracing.broker_summary import describe_summary
-from .incidents import Incidents
+from .incidents import IncidentList
 from .recent_history import RecentHistory
 from .sse import INTERVAL_S, Sample
-from .summary_reader import CounterDelta, SummaryReading, number, number_or_none, numbers, percentile_ms, short, text
+from .summary_reader import (
+    CounterDelta,
+    SummaryReading,
+    http_address,
+    number,
+    number_or_none,
+    numbers,
+    percentile_ms,
+    short,
+    text,
+)
 
 QueryBrokers: TypeAlias = Callable[[Iterable[int], str, Json], Awaitable[dict[int, Json]]]
 
@@ -30,7 +43,10 @@ QUERIES_PER_S: Final = 20.0
 """Brokers queried a second: sixty are all queried within three seconds."""
 
 SILENT_S: Final = 6.0
-"""Time without an answer after which a reachable broker is shown as silent."""
+"""Time for which queries are unanswered until a reachable broker is shown as silent."""
+
+PAUSE_S: Final = 5.0
+"""Time between two samples after which no page was open. Queries from before do not show that a broker is silent."""
 
 REMEMBERED_S: Final = 120.0
 """Time for which brokers and links that have disappeared are still shown."""
@@ -45,6 +61,9 @@ class SeenBroker:
 
     name: str
     received_at: float
+    queried_since: float | None = None
+    """When the first query since its last answer was sent."""
+    silent: bool = False
     reading: SummaryReading | None = None
     change: CounterDelta | None = None
     queried: bool = False
@@ -57,10 +76,17 @@ class SeenBroker:
 class OverlayView:
     """The state of the overlay, kept from one sample to the next."""
 
-    def __init__(self, present: Callable[[], BrokerView | None], query_brokers: QueryBrokers, version: str) -> None:
+    def __init__(
+        self,
+        present: Callable[[], BrokerView | None],
+        query_brokers: QueryBrokers,
+        version: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._present = present
         self._query_brokers = query_brokers
         self._version = version
+        self._clock = clock
         self._brokers: dict[int, SeenBroker] = {}
         self._links: dict[str, Json] = {}
         self._links_removed: dict[str, float] = {}
@@ -68,24 +94,28 @@ class OverlayView:
         self._queries: set[asyncio.Task[None]] = set()
         self._sampled_at = 0.0
         self._history = RecentHistory()
-        self._incidents = Incidents()
+        self._incidents = IncidentList()
 
     def sample(self) -> Sample:
         """Return the present state."""
-        broker, now = self._present(), time.monotonic()
+        broker, now = self._present(), self._clock()
         if broker is None:
             return {}
         if now - self._sampled_at > REMEMBERED_S:  # no page was open for long: start anew
             self._brokers.clear()
             self._links.clear()
+        if now - self._sampled_at > PAUSE_S:
+            for seen in self._brokers.values():
+                seen.queried_since = None
         self._sampled_at = now
+        self._incidents.own_id = id_text(broker.id)
         self._update_brokers(broker, now)
-        self._receive(broker.id, describe_summary(broker, {}, now), now)
+        self._receive(broker.id, describe_summary(broker, {"after": self._incidents.seen(broker.id)}, now), now)
         self._query_next(broker, now)
         brokers = {id_text(id): self._shown(broker, id, seen, now) for id, seen in self._brokers.items()}
         links = self._shown_links(broker, brokers, now)
         totals = self._totals(brokers, links)
-        self._incidents.update(time.time(), brokers, links)
+        self._report_silent(now)
         self._history.tick(now, time.time(), totals)
         return {
             "about": {
@@ -134,18 +164,19 @@ class OverlayView:
         count, self._turn = int(self._turn), self._turn % 1
         waiting = sorted((self._brokers[id].received_at, id) for id in others if not self._brokers[id].queried)
         for _, id in islice(waiting, count):
-            self._brokers[id].queried = True
+            seen = self._brokers[id]
+            seen.queried, seen.queried_since = True, seen.queried_since or now
             task = asyncio.get_running_loop().create_task(self._query_one(id))
             self._queries.add(task)
             task.add_done_callback(self._queries.discard)
 
     async def _query_one(self, id: int) -> None:
-        answers = await self._query_brokers([id], "summary", {})
+        answers = await self._query_brokers([id], "summary", {"after": self._incidents.seen(id)})
         seen = self._brokers.get(id)
         if seen is not None:
             seen.queried = False
         if id in answers:
-            self._receive(id, answers[id], time.monotonic())
+            self._receive(id, answers[id], self._clock())
 
     def _receive(self, id: int, report: Json, now: float) -> None:
         """Take in a summary."""
@@ -159,7 +190,19 @@ class OverlayView:
             seen.cpu = short(max(0.0, number(after) - number(before)) / change.elapsed_s)
             seen.times = change.times["delivery"] or seen.times
             self._history.add(change, reading)
-        seen.reading, seen.received_at = reading, now
+        seen.reading, seen.received_at, seen.queried_since = reading, now, None
+        self._incidents.take(id, seen.name, reading, time.time())
+
+    def _report_silent(self, now: float) -> None:
+        """Note the brokers that do not answer although paths lead to them, and those that answer again."""
+        for id, seen in self._brokers.items():
+            silent = _is_silent(seen, now)
+            if silent and not seen.silent and seen.queried_since is not None:
+                text = f"{seen.name} answers no query since {now - seen.queried_since:.0f} s, though a path leads to it"
+                self._incidents.add(time.time(), "leave", id_text(id), text)
+            elif seen.silent and seen.queried_since is None:
+                self._incidents.add(time.time(), "join", id_text(id), f"{seen.name} answers queries again")
+            seen.silent = silent
 
     # --- what is shown ------------------------------------------------------------------------------------------------
 
@@ -170,6 +213,7 @@ class OverlayView:
             "name": seen.name,
             "status": _status(seen, distance_us is not None, now),
             "distance_ms": None if distance_us is None else short(distance_us / 1000),
+            "page": "" if reading is None else _page(reading, broker.overlay.map.known.get(id)),
         }
         if reading is None or seen.removed_at is not None or distance_us is None:
             return facts
@@ -184,14 +228,15 @@ class OverlayView:
             "drops": reading.dropped,
             "refused": reading.refused,
             "lost": reading.lost,
-            "rerouted": reading.counts["rerouted"],
+            "late": reading.late,
             "p50_ms": percentile_ms(seen.times, 0.5),
             "p99_ms": percentile_ms(seen.times, 0.99),
         }
         if change is not None:
-            rates = ("published", "delivered", "forwarded", "arrived", "late", "bytes_in", "bytes_out")
+            rates = ("published", "delivered", "forwarded", "arrived", "bytes_in", "bytes_out")
             facts |= {f"{name}_s": change.rate(name) for name in rates}
-            facts["dropped_s"] = short(change.lost / change.elapsed_s)
+            facts["lost_s"] = short(change.lost / change.elapsed_s)
+            facts["late_s"] = short(change.late / change.elapsed_s)
             facts["reasons"] = {reason: short(n / change.elapsed_s) for reason, n in change.dropped.items()}
         return facts
 
@@ -261,7 +306,7 @@ class OverlayView:
             for report in seen.reading.shown:
                 row = _row(id_text(id), seen.name, report)
                 key = f"{id_text(id)}/{row['number']:.0f}"
-                rows.append((-row["pending"] - row["missed"], -row["delivered"], key, row))
+                rows.append((-row["pending"] - row["lost"] - row["late"], -row["delivered"], key, row))
         rows.sort(key=lambda row: row[:3])
         return {key: row for _, _, key, row in rows[:SUBSCRIPTIONS_MAX]}
 
@@ -269,7 +314,7 @@ class OverlayView:
         here = [facts for facts in brokers.values() if facts["status"] in ("ready", "draining", "silent")]
         totals: Json = {
             name: short(sum(facts.get(name) or 0 for facts in here))
-            for name in ("published_s", "delivered_s", "dropped_s", "late_s", "forwarded_s")
+            for name in ("published_s", "delivered_s", "lost_s", "late_s", "forwarded_s")
         }
         for name in ("clients", "subscriptions", "advertisements", "pending", "slow_consumers", "exported"):
             totals[name] = sum(facts.get(name) or 0 for facts in here)
@@ -279,6 +324,7 @@ class OverlayView:
                 reasons[reason] = short(reasons.get(reason, 0) + rate)
         return totals | {
             "reasons": reasons,
+            "lost_reasons": {reason: rate for reason, rate in reasons.items() if reason in LOST},
             "brokers": len(brokers),
             "brokers_up": sum(facts["status"] in ("ready", "draining") for facts in brokers.values()),
             "links": len(links) // 2,
@@ -291,14 +337,28 @@ def _status(seen: SeenBroker, reached: bool, now: float) -> str:
         return "gone"
     if not reached:
         return "out of reach"
-    if now - seen.received_at > SILENT_S:
+    if _is_silent(seen, now):
         return "silent"
     return "draining" if seen.reading is not None and seen.reading.draining else "ready"
 
 
+def _page(reading: SummaryReading, link_state: LinkState | None) -> str:
+    """Return the address of a broker's page. A broker that listens on all addresses does not name its host; the host
+    where other brokers reach it is one of them."""
+    if reading.http is None:
+        return ""
+    scheme, host, port = reading.http
+    host = host or ("" if link_state is None else link_state.address.rpartition(":")[0])
+    return f"{scheme}://{host}:{port}/" if http_address(f"{scheme}://{host}:{port}") is not None and host else ""
+
+
+def _is_silent(seen: SeenBroker, now: float) -> bool:
+    return seen.queried_since is not None and now - seen.queried_since > SILENT_S
+
+
 def _row(broker: str, name: str, report: Mapping[str, Any]) -> Json:
     """Return one subscription as its broker reports it."""
-    dropped = numbers(report.get("dropped"))
+    dropped, client_dropped = numbers(report.get("dropped")), numbers(report.get("client_dropped"))
     return {
         "broker": broker,
         "at": name,
@@ -307,11 +367,17 @@ def _row(broker: str, name: str, report: Mapping[str, Any]) -> Json:
         "filter": text(report.get("filter")),
         "within_ms": number_or_none(report.get("within_ms")),
         "connected": report.get("connected") is True,
-        "durable": report.get("durable") is True,
+        "durable": text(report.get("durable")),
+        "oldest_s": number_or_none(report.get("oldest_s")),
+        "seen_s": number_or_none(report.get("seen_s")),
+        "counted": report.get("counted") is not False,
         "delivered": number(report.get("delivered")),
-        "late": number(report.get("late")),
+        "late": count_late(dropped, number(report.get("late"))),
+        "lost": count_lost(dropped) + sum(client_dropped.values()),
         "dropped": dropped,
-        "missed": number(report.get("late")) + sum(dropped.values()),
+        "handed_out": number_or_none(report.get("handed_out")),
+        "client_waiting": number_or_none(report.get("client_waiting")),
+        "client_dropped": client_dropped,
         "pending": number(report.get("pending")),
         "pending_bytes": number(report.get("pending_bytes")),
         "slow": report.get("slow") is True,

@@ -14,7 +14,7 @@ STEPS_MAX: Final = 300
 RECENT_STEPS: Final = 5
 """Steps over which percentiles are computed: those of single steps would jump."""
 
-_KEPT: Final = ("published_s", "delivered_s", "dropped_s", "late_s", "pending", "slow_consumers")
+_KEPT: Final = ("published_s", "delivered_s", "lost_s", "late_s", "pending", "slow_consumers")
 
 
 class RecentHistory:

@@ -8,21 +8,20 @@ that are no text as empty text, and everything has a limit.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from ..drop_reasons import count_late, count_lost
 from ..histograms import DelayHistogram
 
 STAGES: Final = ("delivery", "matching", "waiting")
 """Stages whose delays every broker keeps in a histogram."""
 
 COUNTS: Final = (
-    "published", "delivered", "forwarded", "arrived", "late", "bytes_in", "bytes_out", "rerouted", "links_dead",
+    "published", "delivered", "forwarded", "arrived", "late", "bytes_in", "bytes_out",
 )  # fmt: skip
-
-HARMLESS: Final = frozenset({"unmatched", "duplicate"})
-"""Drop reasons that lose no event for anyone."""
 
 NAMES_MAX: Final = 32
 ITEMS_MAX: Final = 64
@@ -36,10 +35,12 @@ class SummaryReading:
     def __init__(self, summary: Mapping[str, Any]) -> None:
         self.at = number(summary.get("at"))
         self.name = text(summary.get("name"))
+        self.http = http_address(text(summary.get("http")))
         self.draining = summary.get("draining") is True
         counts = mapping(summary.get("counts"))
         self.counts = {name: number(counts.get(name)) for name in COUNTS}
-        self.dropped = numbers(summary.get("dropped"))
+        in_clients = numbers(summary.get("client_dropped"))
+        self.dropped = numbers(summary.get("dropped")) | {f"client_{reason}": n for reason, n in in_clients.items()}
         self.refused = (
             numbers(summary.get("rejected")) | numbers(summary.get("faults")) | numbers(summary.get("broken"))
         )
@@ -56,11 +57,18 @@ class SummaryReading:
         self.shown = list(items(summary.get("shown")))
         self.resources = mapping(summary.get("resources"))
         self.uptime_s = number(summary.get("uptime_s"))
+        self.recorded = number(summary.get("recorded"))
+        self.incidents = list(items(summary.get("incidents")))
 
     @property
     def lost(self) -> float:
-        """Events and deliveries dropped for a reason that is not harmless."""
-        return sum(count for reason, count in self.dropped.items() if reason not in HARMLESS)
+        """Lost events and deliveries."""
+        return count_lost(self.dropped)
+
+    @property
+    def late(self) -> float:
+        """Late events, whether they were dropped or delivered."""
+        return count_late(self.dropped, self.counts["late"])
 
 
 class CounterDelta:
@@ -70,6 +78,7 @@ class CounterDelta:
         self.elapsed_s = max(after.at - before.at, 0.05)
         self.counts = {name: growth(before.counts[name], after.counts[name]) for name in COUNTS}
         self.lost = growth(before.lost, after.lost)
+        self.late = growth(before.late, after.late)
         self.dropped = _growth_of_each(before.dropped, after.dropped)
         self.refused = _growth_of_each(before.refused, after.refused)
         self.times = {stage: _growth_of_each(before.times[stage], after.times[stage]) for stage in STAGES}
@@ -105,6 +114,15 @@ def percentile_ms(counts: Mapping[str, float], fraction: float) -> float | None:
     """Return a percentile in milliseconds, or None while there are no counts."""
     found = histogram_of(counts).percentile_us(fraction)
     return None if found is None else short(found / 1000)
+
+
+_HTTP: Final = re.compile(r"(https?)://((?:[A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:.]{2,45}\])?):(\d{1,5})", re.ASCII)
+
+
+def http_address(value: str) -> tuple[str, str, str] | None:
+    """Return scheme, host and port of a broker's HTTP side. The host may be empty. Return None for any other text."""
+    found = _HTTP.fullmatch(value)
+    return None if found is None else (found[1], found[2], found[3])
 
 
 # --- untrusted values -------------------------------------------------------------------------------------------------

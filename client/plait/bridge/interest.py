@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from itertools import pairwise
 from typing import Any, Final
 
+from plait_core.filters import parse
 from plait_core.space import FloatRange, IntRange, Schema
 
 from ..advertisement import Advertisement
@@ -27,6 +28,11 @@ CELLS: Final = 16
 NOTHING: Final = ("has(plait.bridge_nothing)", "false")
 """Filters, by side, for a subscription without interest. Brokers refuse a filter that no event can match. Among peers,
 a filter that may match anything would mean the whole event space."""
+
+
+def satisfiable(filter: str) -> bool:
+    """Return whether some event may match a filter."""
+    return bool(parse(filter).normal)
 
 
 def cells_of(space: Schema | None) -> tuple[str, ...]:
@@ -51,7 +57,8 @@ def _cuts(domain: IntRange | FloatRange) -> list[float]:
 def cells_filter(side: int, terms: str, cells: Sequence[str]) -> str:
     """Return the bridge's subscription at brokers (0) or among peers (1): the cells, restricted by the terms."""
     interest = " or ".join(f"({cell})" for cell in cells) or NOTHING[side]
-    return f"({terms}) and ({interest}) and not has({PROBE})"
+    wanted = f"({terms}) and ({interest})"
+    return f"{wanted if satisfiable(wanted) else NOTHING[side]} and not has({PROBE})"
 
 
 class BridgeInterest:
@@ -67,7 +74,7 @@ class BridgeInterest:
         self._client = client
         self._subscription = subscription
         self._terms = terms
-        self._cells = tuple(cells)
+        self._cells = tuple(cell for cell in cells if satisfiable(f"({terms}) and ({cell})"))
         self._changed = asyncio.Event()
 
     async def run(self) -> None:

@@ -26,7 +26,6 @@ class KnownCommand(NamedTuple):
 
 KNOWN: Final = {
     "broker": KnownCommand("plait-broker", "Run a broker."),
-    "peer": KnownCommand("plait-peer", "Run a peer without brokers."),
     "keyserver": KnownCommand("plait-crypto", "Run a key server."),
     "keys": KnownCommand("plait-crypto", "Create, issue and show keys."),
     "analyze": KnownCommand("plait-analytics", "Analyse recorded telemetry."),

@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from . import plugins
+from .terminal.command_groups import LazyGroup
 from .terminal.failures import DONE, INTERRUPTED, Failure, as_failure
 from .terminal.interrupts import interruptible
 
@@ -25,6 +26,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "sub": "Subscribe: print the events that match a filter.",
         "adv": "Advertise a filter, and show whether any subscription matches it.",
         "filter": "Check, evaluate, compare and explain filters.",
+        "durable": "Show, remove and move durable subscriptions.",
     },
     "Brokers": {
         "up": "Start a local broker, or an overlay of several.",
@@ -33,7 +35,8 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "topo": "Show the brokers and links of an overlay, with the delay of each link.",
         "route": "Show the paths of events that match a filter, and why.",
         "trace": "Publish a traced event and show every step on its path.",
-        "why": "Explain why an event was, or was not, delivered to a subscription.",
+        "why": "Explain why an event was, or was not, delivered.",
+        "peer": "Run a peer without brokers.",
         "bridge": "Forward events between brokers and a group of peers.",
     },
     "Try and measure": {
@@ -57,7 +60,9 @@ _FOLDERS: Final = {
     "adv": "events",
     "filter": "events",
     "up": "brokers",
+    "peer": "brokers",
     "bridge": "brokers",
+    "durable": "observe",
     "ls": "observe",
     "top": "observe",
     "topo": "observe",
@@ -81,7 +86,7 @@ _UNWRITABLE: Final = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 """Errors of writing to a full or broken disk."""
 
 
-class Root(click.Group):
+class Root(LazyGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,7 +1,8 @@
-"""Addresses of brokers: `plait://[TOKEN@]HOST[:PORT]`, and `plaits://` for TLS."""
+"""Addresses of brokers: `plait://[TOKEN@]HOST[:PORT]`, `plaits://` for TLS, or bare `HOST:PORT`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,7 @@ from .limits import URLS_MAX
 
 PORT: Final = 4680
 DEFAULT_URL: Final = f"plait://127.0.0.1:{PORT}"
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 _SCHEMES: Final = {"plait": False, "plaits": True}
 
 
@@ -31,8 +33,10 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Parse a URL. Raise AddressInvalid if it names no broker."""
+    """Parse a URL, or HOST:PORT. Raise AddressInvalid if it names no broker."""
     shown = url.rpartition("@")[2][:200]
+    if "://" not in url:
+        return _parse_bare(url, shown)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -44,6 +48,16 @@ def parse_address(url: str) -> Address:
         raise AddressInvalid(f"{shown!r} names no broker", hint=f"a host and perhaps a port, like {DEFAULT_URL}")
     token = unquote(parts.username) if parts.username else None
     return Address(parts.hostname, PORT if port is None else port, _SCHEMES[parts.scheme], token)
+
+
+def _parse_bare(text: str, shown: str) -> Address:
+    """Parse HOST:PORT without a scheme. The port is required, so that a misspelt argument is not taken for a host."""
+    try:
+        return parse_host_port(text)
+    except AddressInvalid:
+        host = text if _HOST.fullmatch(text) else "127.0.0.1"
+        hint = "plait://TOKEN@HOST[:PORT]" if "@" in text else f"like {host}:{PORT} or plait://{host}"
+        raise AddressInvalid(f"{shown!r} is neither HOST:PORT nor a URL", hint=hint) from None
 
 
 def parse_host_port(text: str, *, any_port: bool = False) -> Address:

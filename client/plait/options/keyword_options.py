@@ -1,5 +1,7 @@
 """The keyword options of `publish`, `subscribe` and `connect`, each with its type and its meaning, written once.
 
+A `Duration` is a number of seconds, a text with a unit such as "50ms", or a timedelta.
+
 The docstring of each class has one entry per option. `documented` appends it to the docstrings of the functions that
 take the options, so `help` and editors show it; `docs/reference/sdk.md` is written from it, too.
 """
@@ -13,20 +15,21 @@ from inspect import cleandoc
 from typing import Any, Final, TypedDict, TypeVar
 
 from ..sealing import Seal, Unsealing
-from .settings import AckMode, Buffer, ConfirmLevel, LatePolicy, Outbox, Reconnect, Seconds
+from .durations import Duration
+from .settings import AckMode, Buffer, ConfirmLevel, LatePolicy, Outbox, Reconnect
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class EventOptions(TypedDict, total=False):
     """- `ttl`: how long the event is worth delivering. Default: without limit.
-    - `deadline`: the same limit as a moment or a duration; the earlier of `ttl` and `deadline` counts.
+    - `deadline`: the same limit as a moment or a duration. If both are given, the earlier one counts.
     - `priority`: 0 (ordinary, the default) to 9 (first).
     - `headers`: texts for applications; brokers never route by them.
     """
 
-    ttl: Seconds | None
-    deadline: Seconds | datetime | None
+    ttl: Duration | None
+    deadline: Duration | datetime | None
     priority: int
     headers: Mapping[str, str] | None
 
@@ -35,12 +38,12 @@ class PublishOptions(EventOptions, total=False):
     """- `confirm`: return at once ("none", the default), when the broker has accepted the event ("broker"), or when
       every subscriber that it matched has acknowledged it ("subscribers").
     - `seal`: a `plait.Seal`, to encrypt the event for holders of matching keys.
-    - `timeout`: seconds to wait for the confirmation. The event is still sent after it. Default: without limit.
+    - `timeout`: how long to wait for the confirmation. The event is still sent after it. Default: without limit.
     """
 
     confirm: ConfirmLevel
     seal: Seal | None
-    timeout: float | None
+    timeout: Duration | None
 
 
 class SubscribeOptions(TypedDict, total=False):
@@ -53,7 +56,7 @@ class SubscribeOptions(TypedDict, total=False):
     - `unseal`: a key ring that opens sealed events.
     """
 
-    within: Seconds | None
+    within: Duration | None
     late: LatePolicy
     buffer: Buffer
     durable: str | None
@@ -63,21 +66,26 @@ class SubscribeOptions(TypedDict, total=False):
 
 
 class ConnectOptions(TypedDict, total=False):
-    """- `name`: the name by which the broker knows the client. Default: a random one.
-    - `auth`: a token, or a function that returns one and is called at each attempt to connect.
-    - `tls`: an `ssl.SSLContext`, or True for the system's authorities. `plaits://` implies True.
+    """- `context`: the name of a saved context (`plait context`), for its address and credentials.
+    - `name`: the name by which the broker knows the client. Default: a random one.
+    - `auth`: a token, or a function that returns one and is called at each attempt to connect. A token in the URL comes
+      before it. Default: the token of `context`, else the content of the file that PLAIT_TOKEN_FILE names, else the
+      token of the context that gave the address.
+    - `tls`: an `ssl.SSLContext`, or True for the system's authorities. `plaits://` implies True. Default: the
+      certificates of the context.
     - `reconnect`: a `plait.Reconnect`; False never reconnects. Default: reconnect for ever.
-    - `heartbeat`: seconds between two pings. Default: 2.0.
-    - `timeout`: seconds for the first connection, and for the answer to each request. Default: 5.0.
+    - `heartbeat`: time between two pings. Default: 2 s.
+    - `timeout`: time for the first connection, and for the answer to each request. Default: 5 s.
     - `outbox`: a `plait.Outbox`: how many unsent and unconfirmed publishes are held.
     """
 
+    context: str | None
     name: str | None
     auth: str | Callable[[], str] | None
     tls: ssl.SSLContext | bool | None
     reconnect: Reconnect | bool | None
-    heartbeat: float
-    timeout: float
+    heartbeat: Duration
+    timeout: Duration
     outbox: Outbox | None
 
 

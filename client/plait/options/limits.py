@@ -49,3 +49,6 @@ YIELD_EVERY = 512
 
 CLOSE_S = 1.0
 """Seconds that closing waits for the broker to close its end, or for another byte to be sent."""
+
+NESTING_MAX = 8
+"""Depth of nested mappings, dataclasses and models that are published as dotted names. It also ends cycles."""

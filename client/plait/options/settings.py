@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, TypeAlias
 
 from plait_core.filters import Attribute, Filter
 from plait_core.limits import NAME_BYTES_MAX
 from plait_core.values import is_text
 
+from ..errors import ArgumentInvalid
 from .limits import BUFFER_BYTES, BUFFER_ITEMS, OUTBOX_BYTES, OUTBOX_ITEMS
 
 FilterLike: TypeAlias = str | Filter | Attribute
 """A filter: a text, or an expression built with F."""
-
-Seconds: TypeAlias = float | timedelta
-"""A duration: a number of seconds, or a timedelta."""
 
 FullPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "block", "close"]
 ConfirmLevel: TypeAlias = Literal["none", "broker", "subscribers"]
@@ -40,8 +37,11 @@ class Reconnect:
     """Seconds without a connection after which the client gives up. None: never; 0: at once."""
 
     def __post_init__(self) -> None:
+        numbers = (self.first_s, self.max_s, self.factor, self.give_up_after_s or 0)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise ArgumentInvalid("Reconnect takes numbers", hint="first_s, max_s and give_up_after_s are seconds")
         if not 0 < self.first_s <= self.max_s or self.factor < 1 or (self.give_up_after_s or 0) < 0:
-            raise ValueError("Reconnect needs 0 < first_s <= max_s, factor >= 1 and give_up_after_s >= 0 or None")
+            raise ArgumentInvalid("Reconnect needs 0 < first_s <= max_s, factor >= 1 and give_up_after_s >= 0 or None")
 
 
 NEVER = Reconnect(give_up_after_s=0)
@@ -63,9 +63,9 @@ class Buffer:
 
     def __post_init__(self) -> None:
         if self.items < 1 or self.bytes < 1:
-            raise ValueError("a Buffer holds at least one item and one byte")
+            raise ArgumentInvalid("a Buffer holds at least one item and one byte")
         if self.full not in ("drop_oldest", "drop_newest", "block", "close"):
-            raise ValueError(f"full={self.full!r}: drop_oldest, drop_newest, block or close")
+            raise ArgumentInvalid(f"full={self.full!r}: drop_oldest, drop_newest, block or close")
 
 
 DEFAULT_BUFFER = Buffer()
@@ -81,7 +81,7 @@ class Outbox:
 
     def __post_init__(self) -> None:
         if self.items < 1 or self.bytes < 1:
-            raise ValueError("an Outbox holds at least one item and one byte")
+            raise ArgumentInvalid("an Outbox holds at least one item and one byte")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,6 @@ class SessionSettings:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.name) <= NAME_BYTES_MAX or not is_text(self.name):
-            raise ValueError(f"a client's name has 1 to {NAME_BYTES_MAX} characters")
+            raise ArgumentInvalid(f"a client's name has 1 to {NAME_BYTES_MAX} characters")
         if self.heartbeat_s <= 0 or self.timeout_s <= 0:
-            raise ValueError("heartbeat and timeout are above zero")
+            raise ArgumentInvalid("heartbeat and timeout are above zero")

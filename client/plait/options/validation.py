@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -9,19 +10,38 @@ from typing import Final
 
 from plait_core import EventInvalid
 from plait_core.events import I64_MAX
+from plait_core.filters import Filter, as_filter
 from plait_core.limits import PAYLOAD_BYTES_MAX, PRIORITY_MAX
 from plait_core.wire import Confirm
 from plait_core.wire.frame_types.session_frames import Late, Start
 
-from ..errors import AddressInvalid, DeadlineMissed, NotAvailable, PayloadTooLarge
+from ..errors import AddressInvalid, ArgumentInvalid, DeadlineMissed, PayloadTooLarge
+from .durations import Duration, seconds
 from .keyword_options import ConnectOptions
-from .settings import NEVER, Buffer, Outbox, Reconnect, Seconds
+from .settings import NEVER, Buffer, FilterLike, Outbox, Reconnect
+
+_logger: Final = logging.getLogger("plait")
 
 _CONFIRMS: Final[dict[str, Confirm]] = {
     "none": Confirm.NONE,
     "broker": Confirm.BROKER,
     "subscribers": Confirm.SUBSCRIBERS,
 }
+
+
+def usable_filter(given: FilterLike) -> Filter:
+    """Return the filter of a subscription or advertisement. Log a warning for what looks like a slip in it.
+
+    Raise FilterTooComplex here rather than at the broker.
+    """
+    try:
+        filter = as_filter(given)
+    except TypeError as error:
+        raise ArgumentInvalid(str(error)) from None
+    filter.normal  # noqa: B018 - raises FilterTooComplex
+    for doubt in filter.doubts():
+        _logger.warning("%s", doubt)
+    return filter
 
 
 def checked_payload(payload: bytes) -> bytes:
@@ -38,34 +58,33 @@ def checked_payload(payload: bytes) -> bytes:
 
 
 def check_priority(priority: int) -> None:
-    """Raise EventInvalid for a priority that is none."""
+    """Raise ArgumentInvalid for a priority that is none."""
     if type(priority) is not int or not 0 <= priority <= PRIORITY_MAX:
-        raise EventInvalid(f"priority {priority!r}", hint=f"0 to {PRIORITY_MAX}")
+        raise ArgumentInvalid(f"priority={priority!r}", hint=f"0 to {PRIORITY_MAX}")
 
 
-def confirmation(level: str) -> Confirm:
+def confirmation(level: object) -> Confirm:
     """Return the confirmation level of a publish."""
-    try:
-        return _CONFIRMS[level]
-    except KeyError:
-        raise EventInvalid(f"confirm={level!r}", hint="none, broker or subscribers") from None
+    if not isinstance(level, str) or level not in _CONFIRMS:
+        raise ArgumentInvalid(f"confirm={level!r}", hint='"none", "broker" or "subscribers"')
+    return _CONFIRMS[level]
 
 
-def microseconds(given: Seconds | None, what: str) -> int:
+def microseconds(given: Duration | None, what: str) -> int:
     """Convert a duration to microseconds; 0 for none."""
-    if given is None:
-        return 0
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if not _is_number(seconds) or not 0 < seconds <= I64_MAX / 1_000_000:
-        raise EventInvalid(f"{what}={given!r}", hint="seconds above zero, or a timedelta")
-    return max(1, round(seconds * 1_000_000))
+    return 0 if given is None else min(max(1, round(seconds(given, what) * 1_000_000)), I64_MAX)
 
 
-def lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int:
+def timeout_s(given: Duration | None) -> float | None:
+    """Return the seconds of the option `timeout`. None: without limit."""
+    return None if given is None else seconds(given, "timeout", zero=True)
+
+
+def lifetime_us(ttl: Duration | None, deadline: Duration | datetime | None) -> int:
     """Return the lifetime of an event in microseconds: the shorter of both limits, or 0 without a limit."""
     if isinstance(deadline, datetime):
         if deadline.tzinfo is None:
-            raise EventInvalid("a deadline without a time zone", hint="datetime.now(timezone.utc) + ...")
+            raise ArgumentInvalid("a deadline without a time zone", hint="datetime.now(timezone.utc) + ...")
         left = deadline - datetime.now(UTC)
         if left <= timedelta(0):
             raise DeadlineMissed("the deadline is over already")
@@ -74,62 +93,66 @@ def lifetime_us(ttl: Seconds | None, deadline: Seconds | datetime | None) -> int
     return min((lifetime for lifetime in given if lifetime), default=0)
 
 
-def starting_point(start: str | int | datetime) -> tuple[Start, int]:
-    """Return the start of a durable subscription, with its time or position."""
+def starting_point(start: str | int | datetime, durable: str) -> tuple[Start, int]:
+    """Return the start of a subscription, with its time or position."""
+    if start != "new" and not durable:
+        raise ArgumentInvalid(
+            f"start={start!r} without durable=",
+            hint="a broker logs events for durable subscriptions only: give the subscription a name by durable=",
+        )
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise EventInvalid("a start without a time zone", hint="datetime.now(timezone.utc) - ...")
+            raise ArgumentInvalid("a start without a time zone", hint="datetime.now(timezone.utc) - ...")
         return Start.TIME, max(0, round(start.timestamp() * 1_000_000))
     if isinstance(start, int) and not isinstance(start, bool) and start >= 0:
         return Start.POSITION, start
     if start in ("new", "all"):
         return Start(start), 0
-    raise EventInvalid(f"start={start!r}", hint='"new", "all", a datetime or a position')
+    raise ArgumentInvalid(f"start={start!r}", hint='"new", "all", a datetime or a position')
 
 
 def late_policy(late: str) -> Late:
     """Return the policy for events that miss the delay bound."""
     if late not in ("drop", "flag"):
-        raise NotAvailable(f"late={late!r}", hint="drop or flag")
+        raise ArgumentInvalid(f"late={late!r}", hint='"drop" or "flag"')
     return Late(late)
 
 
 def checked_buffer(buffer: Buffer) -> Buffer:
     """Check the buffer option and return it."""
     if not isinstance(buffer, Buffer):
-        raise NotAvailable(f"buffer={buffer!r}", hint="give a plait.Buffer")
+        raise ArgumentInvalid(f"buffer={buffer!r}", hint="a plait.Buffer, like Buffer(items=1000)")
     return buffer
 
 
 def is_manual(ack: str) -> bool:
     """Return whether the application acknowledges events itself (`ack="manual"`)."""
     if ack not in ("auto", "manual"):
-        raise NotAvailable(f"ack={ack!r}", hint="auto or manual")
+        raise ArgumentInvalid(f"ack={ack!r}", hint='"auto" or "manual"')
     return ack == "manual"
 
 
 def check_schema(schema: object) -> None:
-    """Raise NotAvailable for a schema that is no mapping of names to types."""
+    """Raise ArgumentInvalid for a schema that is no mapping of names to types."""
     types = schema.values() if isinstance(schema, Mapping) else [schema]
     if schema is not None and not all(isinstance(kind, type) for kind in types):
-        raise NotAvailable(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
+        raise ArgumentInvalid(f"schema={schema!r}", hint="attribute names with their types, like {'price': float}")
 
 
 def check_connecting(url: object, options: ConnectOptions) -> None:
-    """Raise AddressInvalid or NotAvailable for arguments of `connect` that have the wrong type."""
+    """Raise AddressInvalid or ArgumentInvalid for arguments of `connect` that have the wrong type."""
     name, auth, tls = options.get("name"), options.get("auth"), options.get("tls")
     urls = list(url) if isinstance(url, Sequence) else [url]
     if url is not None and not all(isinstance(one, str) for one in urls):
         raise AddressInvalid(f"{url!r} is no URL", hint="a text, or a list of texts, like plait://127.0.0.1:4680")
+    if not isinstance(context := options.get("context"), str | None):
+        raise AddressInvalid(f"context={context!r}", hint="give the name of a saved context")
     if name is not None and not isinstance(name, str):
-        raise NotAvailable(f"name={name!r}", hint="give a text")
+        raise ArgumentInvalid(f"name={name!r}", hint="give a text")
     if auth is not None and not isinstance(auth, str) and not callable(auth):
-        raise NotAvailable(f"auth is a {type(auth).__name__}", hint="give a token, or a function that returns one")
+        raise ArgumentInvalid(f"auth is a {type(auth).__name__}", hint="give a token, or a function that returns one")
     if tls is not None and not isinstance(tls, ssl.SSLContext | bool):
-        raise NotAvailable(f"tls={tls!r}", hint="give an ssl.SSLContext, or True")
-    for what, given in (("heartbeat", options.get("heartbeat", 1.0)), ("timeout", options.get("timeout", 1.0))):
-        if not _is_number(given):
-            raise NotAvailable(f"{what}={given!r}", hint="give seconds")
+        raise ArgumentInvalid(f"tls={tls!r}", hint="give an ssl.SSLContext, or True")
 
 
 def reconnecting(given: Reconnect | bool | None) -> Reconnect:
@@ -137,16 +160,28 @@ def reconnecting(given: Reconnect | bool | None) -> Reconnect:
     if isinstance(given, Reconnect):
         return given
     if given is not None and not isinstance(given, bool):
-        raise NotAvailable(f"reconnect={given!r}", hint="give a plait.Reconnect, or False for never")
+        raise ArgumentInvalid(f"reconnect={given!r}", hint="give a plait.Reconnect, or False for never")
     return NEVER if given is False else Reconnect()
 
 
 def outbox_of(given: Outbox | None) -> Outbox:
     """Return the publish queue's bound for the option `outbox`."""
     if given is not None and not isinstance(given, Outbox):
-        raise NotAvailable(f"outbox={given!r}", hint="give a plait.Outbox")
+        raise ArgumentInvalid(f"outbox={given!r}", hint="give a plait.Outbox")
     return given if given is not None else Outbox()
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def name_of_durable(given: object) -> str:
+    """Return the name of a durable subscription, which must be one."""
+    if not isinstance(given, str) or not given:
+        raise ArgumentInvalid(f"{given!r} is no name of a durable subscription", hint="the name given by durable=")
+    return given
+
+
+def durable_name(given: object) -> str:
+    """Return the name of a durable subscription, or "" for none."""
+    if given is None:
+        return ""
+    if not isinstance(given, str) or not given:
+        raise ArgumentInvalid(f"durable={given!r}", hint="a name, or None for a subscription that is not durable")
+    return given

@@ -37,11 +37,11 @@ from plait_core.wire import (
 )
 from plait_core.wire.frame_types.session_frames import Code
 
-from .. import hints
 from ..errors import ConnectionLost, Timeout, refusal
 from ..options.addresses import Address
 from ..options.limits import HEARTBEATS_MISSED_MAX, PINGS_MAX, STABLE_S
 from ..options.settings import SessionSettings
+from . import hints
 from .backoff import Backoff
 from .outputs import Connect, Disconnect, Ended, Lost, Opened, Output, Reading, Write
 from .rtt import RttEstimator
@@ -145,7 +145,8 @@ class BrokerConnection:
         if self.state in (State.CONNECTING, State.HANDSHAKE, State.OPEN):
             failure = "lost the connection to" if self.state is State.OPEN else "no connection to"
             message = f"{failure} {self._backoff.address}" + (f": {reason}" if reason else "")
-            self._retry_or_end(ConnectionLost(message, hint=hints.hint(self._backoff.address, reason)), now, abort=True)
+            hint = hints.hint(self._backoff.address, reason, worked=self.welcome is not None)
+            self._retry_or_end(ConnectionLost(message, hint=hint), now, abort=True)
 
     def read(self, data: bytes, now: float) -> list[Frame]:
         """Decode received bytes. Return the complete frames. While the decoder has more, `take` returns them."""

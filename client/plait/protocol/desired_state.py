@@ -16,7 +16,10 @@ from plait_core.wire.frame_types.session_frames import (
     Advertise,
     Code,
     Done,
+    DurableAction,
     Failed,
+    ManageDurable,
+    Start,
     Unadvertise,
     Unsubscribe,
 )
@@ -25,6 +28,7 @@ from ..errors import Closed, ConnectionLost, DurabilityFailed, Timeout, refusal
 from ..options.limits import RETRY_REFUSED_S
 from ..options.settings import SessionSettings
 from .broker_connection import BrokerConnection, State
+from .client_reports import ClientReports
 from .deadlines import Deadlines
 from .notices import Gap
 from .outputs import AdvertisementEnded, RequestCompleted, SessionUpdate
@@ -65,6 +69,8 @@ class DesiredState:
         self.requests = PendingRequests()
         self.retries: Deadlines[int] = Deadlines()
         """Times of re-subscriptions that the broker refused for now, by subscription."""
+        self.reports = ClientReports(connection, self.subscriptions)
+        """Reports to the broker about deliveries in this client."""
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
@@ -100,12 +106,27 @@ class DesiredState:
         number = self._number()
         if self._connection.state is State.OPEN:
             self.send_acknowledgements()
+            self.reports.report_last(subscription)
         if drain:
             subscription.phase = Phase.DRAINING
         else:
             self.end(subscription, None)
         frame = Unsubscribe(number, subscription.id, drain, forget)
         self._request(number, Kind.UNSUBSCRIBE, subscription.id, frame, None if drain else now, forget=forget)
+        return number
+
+    def remove_durable(self, name: str, now: float, *, force: bool) -> int:
+        """Remove a durable subscription that need not be open. Return the number of the request."""
+        number = self._number()
+        frame = ManageDurable(number, name, DurableAction.REMOVE, force)
+        self._request(number, Kind.MANAGE, 0, frame, now)
+        return number
+
+    def seek_durable(self, name: str, start: Start, start_at: int, now: float, *, force: bool) -> int:
+        """Move the cursor of a durable subscription that need not be open. Return the number of the request."""
+        number = self._number()
+        frame = ManageDurable(number, name, DurableAction.SEEK, force, start, start_at)
+        self._request(number, Kind.MANAGE, 0, frame, now)
         return number
 
     def stop_deliveries(self, subscription: SubscriptionState) -> None:
@@ -121,6 +142,7 @@ class DesiredState:
 
     def terminate(self, subscription: SubscriptionState, error: PlaitError) -> None:
         """End a subscription locally and at the broker."""
+        self.reports.report_last(subscription)
         self._send(Unsubscribe(0, subscription.id))
         self.end(subscription, error)
 
@@ -242,6 +264,12 @@ class DesiredState:
                 self._request(number, Kind.ADVERTISE, advertisement.id, frame, None, internal=True)
         self._settle_requests_of_lost_session(log_changed=log_changed)
 
+    def begin_again(self, subscription: SubscriptionState) -> None:
+        """Open a durable subscription again, because the broker has moved its cursor."""
+        subscription.begin_again()
+        if subscription.phase is Phase.OPEN:
+            self._subscribe_again(subscription)
+
     def end_all(self, error: PlaitError | None) -> None:
         """Complete all requests and end all subscriptions: the session has ended."""
         for request in self.requests.all():
@@ -309,7 +337,7 @@ class DesiredState:
                     self.requests.close(request.number)
                     message = "the broker has another log now: the acks are not stored there"
                     self._complete(request, DurabilityFailed(message, code=Code.DURABILITY))
-                case Kind.CHANGE | Kind.ACKNOWLEDGE:
+                case Kind.CHANGE | Kind.ACKNOWLEDGE | Kind.MANAGE:
                     self._connection.send_encoded(request.encoded)
                 case Kind.UNADVERTISE:
                     self.requests.close(request.number)
@@ -336,6 +364,7 @@ class DesiredState:
             case Kind.CHANGE if subscription is not None and request.terms is not None:
                 subscription.terms = replace(request.terms, routing=subscription.terms.routing)
             case Kind.UNSUBSCRIBE if subscription is not None:
+                self.reports.report_last(subscription)  # it was drained: the last deliveries have arrived
                 self.end(subscription, None)
         self._complete(request, None)
 

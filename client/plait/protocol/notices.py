@@ -59,6 +59,7 @@ class Rerouted:
 
 
 Notice: TypeAlias = Gap | Late | SlowConsumer | Rerouted
+"""An item of `subscription.notices()`."""
 
 
 def add_notice(queue: deque[Notice], notice: Notice) -> None:

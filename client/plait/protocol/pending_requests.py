@@ -18,6 +18,7 @@ class Kind(Enum):
     ADVERTISE = auto()
     UNADVERTISE = auto()
     ACKNOWLEDGE = auto()
+    MANAGE = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from plait_core import Attributes, Event, PlaitError, Randomness, new_id
 from plait_core.limits import BROKERS_MAX
 from plait_core.wire import Confirm, Deliver, Frame, encode_plain_publish, encode_publish
 from plait_core.wire.frame_types.session_frames import (
+    MOVED,
     Brokers,
     Code,
     Done,
@@ -27,6 +28,7 @@ from plait_core.wire.frame_types.session_frames import (
     NoticeKind,
     Receipt,
     Refusal,
+    Unseen,
 )
 
 from ..errors import BufferFull, Closed, ConnectionLost, DeadlineMissed, Refused, refusal
@@ -111,6 +113,7 @@ class Session:
         self.updates: list[SessionUpdate] = []
         """Updates to take."""
         self.desired = DesiredState(self.connection, settings, self.signals, self.updates)
+        self._reports = self.desired.reports
         self._sequence = 0
         self._delivered = 0  # Deliver frames received in the broker's current session
         self._reading = True
@@ -145,6 +148,7 @@ class Session:
     def receive(self, data: bytes, now: float) -> bool:
         """Process received bytes. Return whether the driver has more to do than to wake readers."""
         connection, controlled, subscriptions = self.connection, False, self.desired.subscriptions
+        delivered = self._delivered
         frames = connection.read(data, now)
         while frames:
             half_s = connection.rtt.half_s
@@ -161,6 +165,8 @@ class Session:
                     if connection.state is not _OPEN:
                         break
             frames = connection.take(now) if connection.decoder.more else []
+        if self._reports.idle and self._delivered != delivered:
+            controlled = self._reports.arm(now)
         if not (controlled or self.signals.overflowing or self.signals.dirty) and connection.state is _OPEN:
             return False  # only readers are to be woken
         if connection.changes:
@@ -179,13 +185,18 @@ class Session:
                 missed = DeadlineMissed("its lifetime was over before it was confirmed")
                 self.updates.append(NotConfirmed(sequence, missed))
         self.desired.tick(now)
+        self._reports.tick(now, writable=self.writable)
         self._handle_signals(now)
 
     def next_deadline(self) -> float:
         """Return the time at which `tick` must be called; inf when there is none."""
         desired = self.desired
         return min(
-            self.connection.due_at, self.publishes.expiries.next_at, desired.requests.due_at, desired.retries.next_at
+            self.connection.due_at,
+            self.publishes.expiries.next_at,
+            desired.requests.due_at,
+            desired.retries.next_at,
+            self._reports.due_at,
         )
 
     def take_output(self, now: float) -> list[Output]:
@@ -237,6 +248,7 @@ class Session:
         last: list[bytes] = []
         if self.connection.state is _OPEN:
             self.desired.send_acknowledgements()
+            self._reports.report_all()
             while self.publishes.queue:
                 last += self.publishes.take(now)
         self.connection.end(error, last)
@@ -365,6 +377,8 @@ class Session:
                 subscription.record_gap(Gap(frame.reason, frame.count, frame.publisher, frame.first, frame.last))
             case NoticeKind.SLOW:
                 subscription.add_notice(SlowConsumer("broker", frame.count))
+            case NoticeKind.CLOSED if frame.reason == MOVED:
+                self.desired.begin_again(subscription)
             case NoticeKind.CLOSED:
                 self.desired.end(subscription, _closed_by_broker(frame))
 
@@ -394,10 +408,14 @@ class Session:
                     else:
                         self._delivered = 0
                         self.desired.resubscribe_all(log_changed=change.log_changed)
+                    assert self.connection.welcome is not None, "Welcome was just received"
+                    self._reports.opened(self.connection.welcome.report_s, now)
                 case Lost():
+                    self._reports.closed()
                     self._rewind()
                     self.updates.append(change)
                 case Ended(error):
+                    self._reports.closed()
                     self._end_all(error)
                     self.updates.append(change)
 
@@ -412,6 +430,8 @@ class Session:
             for subscription in subscriptions.values():
                 if not subscription.terms.durable:  # logged events are sent again
                     subscription.record_gap(Gap("connection_lost", missing), counted=len(subscriptions) == 1)
+                    if len(subscriptions) == 1:  # else it is not known whose they were
+                        subscription.account.drop(Unseen.CONNECTION_LOST.value, 0, 0, missing, received=False)
         self._delivered = self.connection.welcome.delivered
         self.desired.resend_requests()
 
@@ -463,4 +483,9 @@ class Session:
 def _closed_by_broker(notice: Notice) -> PlaitError:
     if notice.reason.startswith("outbox"):
         return BufferFull("its queue at the broker is full", hint="read faster, or choose another policy")
+    if notice.reason == Code.TAKEN:
+        message = "another client has taken it over while this one was not connected"
+        return refusal(Code.TAKEN, message, hint="let one client at a time hold a durable subscription")
+    if notice.reason == "removed":
+        return Refused("the durable subscription was removed at the broker", code=notice.reason)
     return Refused(f"the broker closed it: {notice.reason or 'no reason given'}", code=notice.reason)

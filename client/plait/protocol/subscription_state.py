@@ -16,11 +16,12 @@ from plait_core.duplicates import BEHIND, NEW, DuplicateWindow
 from plait_core.filters import Filter
 from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.wire import Deliver
-from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe
+from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE, LATE, REPLAYED, Full, Start, Subscribe, Unseen
 from plait_core.wire.frame_types.session_frames import Late as LateTerm
 
 from ..options.limits import NOTICES_MAX, PUBLISHERS_MAX
 from ..options.settings import DEFAULT_BUFFER, Buffer
+from .delivery_account import DeliveryAccount
 from .notices import Gap, Late, Notice, Rerouted, SlowConsumer, add_notice
 
 Arrival: TypeAlias = tuple[Deliver, int, int, float]
@@ -29,6 +30,10 @@ made for every event."""
 
 POSITION_MASK: Final = 2**64 - 1
 """Mask of the part of a position that the broker knows."""
+
+_QUEUE_FULL: Final = Unseen.QUEUE_FULL.value
+_CLOSED: Final = Unseen.CLOSED.value
+"""Plain texts: hashing a member of an enumeration is slow."""
 
 _NOTED: Final = LATE | CONFIRM | DURABLE
 """Flags of a delivery that need extra work."""
@@ -129,6 +134,7 @@ class SubscriptionState:
         "_position_base",
         "_signals",
         "_slow_at",
+        "account",
         "acknowledged",
         "blocking",
         "delivered",
@@ -176,6 +182,8 @@ class SubscriptionState:
         """
         self.received = self.delivered = self.dropped = self.duplicates = self.late = self.gaps = self.errors = 0
         self.max_delay_us = 0
+        self.account = DeliveryAccount()
+        """What the broker is told about its deliveries."""
         self._signals = signals
         self._buffer = terms.buffer
         self._items_max = terms.buffer.items
@@ -269,7 +277,10 @@ class SubscriptionState:
             self.acknowledge(earlier)
 
     def discard_queue(self) -> None:
-        """Discard the queued deliveries."""
+        """Discard the queued deliveries. Logged ones stay in the broker's log."""
+        if not self.terms.durable:
+            for frame, *_ in self.queue:
+                self.account.drop(_CLOSED, frame.publisher, frame.sequence)
         self.queue.clear()
         self._bytes = 0
         self.blocking = False
@@ -298,6 +309,7 @@ class SubscriptionState:
     def record_unusable(self, frame: Deliver, reason: str = "not_convertible") -> None:
         """Record a taken event that does not convert to the application's type, or does not open."""
         self.delivered -= 1
+        self.account.drop(reason, frame.publisher, frame.sequence)
         self.record_gap(Gap(reason, 1, frame.publisher, frame.sequence, frame.sequence))
 
     def discard_unmatched(self) -> None:
@@ -311,11 +323,27 @@ class SubscriptionState:
         Unsent and outstanding acks become void. Those of a durable subscription stay valid unless the log was
         replaced.
         """
+        self.account.begin(self.received, self.delivered, min(len(self.queue), self._items_max))
         if not self.terms.durable or log_changed:
             self.unacknowledged.clear()
             self.acknowledged.clear()
             self._position_base += POSITION_MASK + 1
             self.log_lost = bool(self.terms.durable) and (self.log_lost or self.phase is Phase.OPEN)
+
+    def begin_again(self) -> None:
+        """Forget what was received: the cursor has moved, so the broker delivers events again, or not at all."""
+        self.received -= len(self.queue)
+        self.queue.clear()
+        self._bytes = 0
+        self._duplicates = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
+        self._last_sequences.clear()
+        self.unacknowledged.clear()
+        self.acknowledged.clear()
+        self._position_base += POSITION_MASK + 1
+        self.account.begin(self.received, self.delivered, 0)
+        if self.blocking:
+            self.blocking = False
+            self._signals.dirty = True
 
     def end(self, error: PlaitError | None) -> None:
         """End the subscription."""
@@ -398,4 +426,5 @@ class SubscriptionState:
     def _drop(self, frame: Deliver, position: int) -> None:
         self.unacknowledged.pop(position, None)
         self._duplicates.forget(frame.publisher, frame.sequence)  # a retransmission is accepted
+        self.account.drop(_QUEUE_FULL, frame.publisher, frame.sequence)
         self.record_gap(Gap("queue_full", 1, frame.publisher, frame.sequence, frame.sequence))

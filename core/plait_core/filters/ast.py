@@ -1,8 +1,8 @@
 """The syntax tree of a filter: atoms on one attribute each, joined by and, or, not. Pure data, with its canonical text.
 
 Different spellings of one condition give one tree: literals are on the right, chains and `between` are split, booleans
-are flags, sets are sorted, and a negated atom is the complementary atom. So `str(node)` is canonical, and parsing it
-gives the node back.
+are flags, sets are sorted, `true and` and `false or` are left out, and a negated atom is the complementary atom. So
+`str(node)` is canonical, and parsing it gives the node back.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ class Constant:
 
     def __str__(self) -> str:
         return "true" if self.value else "false"
+
+
+TRUE: Final = Constant(True)
+FALSE: Final = Constant(False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +138,15 @@ Expr: TypeAlias = Atom | Constant | And | Or | Not
 
 
 def conjoin(parts: list[Expr], column: int = 1) -> Expr:
-    """Return the flattened `and` of the parts; a single part is returned as it is."""
-    flat: list[Expr] = []
-    for part in parts:
-        flat.extend(part.parts if isinstance(part, And) else (part,))
-    return flat[0] if len(flat) == 1 else And(tuple(flat), column)
+    """Return the flattened `and` of the parts, without `true`; a single part is returned as it is."""
+    flat = [part for given in parts for part in (given.parts if isinstance(given, And) else (given,)) if part != TRUE]
+    return And(tuple(flat), column) if len(flat) > 1 else flat[0] if flat else TRUE
 
 
 def disjoin(parts: list[Expr], column: int = 1) -> Expr:
-    """Return the flattened `or` of the parts; a single part is returned as it is."""
-    flat: list[Expr] = []
-    for part in parts:
-        flat.extend(part.parts if isinstance(part, Or) else (part,))
-    return flat[0] if len(flat) == 1 else Or(tuple(flat), column)
+    """Return the flattened `or` of the parts, without `false`; a single part is returned as it is."""
+    flat = [part for given in parts for part in (given.parts if isinstance(given, Or) else (given,)) if part != FALSE]
+    return Or(tuple(flat), column) if len(flat) > 1 else flat[0] if flat else FALSE
 
 
 def negate(expr: Expr) -> Expr:

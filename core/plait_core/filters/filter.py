@@ -5,17 +5,19 @@ Equal by canonical text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final, NoReturn
 from weakref import WeakValueDictionary
 
-from ..errors import FilterError, FilterTooComplex
+from ..errors import FilterError, FilterNeverTrue, FilterTooComplex
 from ..limits import FILTER_LIMITS, FilterLimits
 from ..values import Attributes, Value, check_attributes, is_reserved
-from . import covering, explaining
+from . import covering, explaining, slips
 from .ast import Constant, Expr, atoms, conjoin, depth, disjoin, negate, tested_attributes
 from .compiling import Matcher, compile_false, compile_true
+from .contradiction import contradiction
 from .explaining import Explanation
 from .normal_form import NormalForm, normal_form
 from .parser import parse_expr
@@ -29,7 +31,7 @@ class Filter:
 
     def __init__(self, expr: Expr, *, source: str = "", limits: FilterLimits = FILTER_LIMITS) -> None:
         self.expr = expr
-        self.text = str(expr)
+        self.text: str = str(expr)
         """The canonical text, used on the wire, for comparison and for display."""
         self._source = source
         self._limits = limits
@@ -49,6 +51,23 @@ class Filter:
             error.text = self._source
             error.column = error.column if self._source else 0
             raise
+
+    def check_satisfiable(self) -> None:
+        """Raise FilterNeverTrue if certainly no event matches. The message names the conditions that exclude each
+        other."""
+        if self.normal:
+            return
+        *others, last = contradiction(self.expr)
+        named = " and ".join(f"`{condition:.100}`" for condition in [*others, last])
+        reason = f"{named} exclude each other" if others else f"{named} is never true"
+        places = [match.start() for match in re.finditer(rf"(?<![\w.$']){re.escape(last)}(?![\w.])", self._source)]
+        column = places[-1] + 1 if places else 0
+        raise FilterNeverTrue(
+            f"no event can match: {reason}",
+            text=self._source if column else "",
+            column=column,
+            hint="join alternatives by `or`" if others else "leave it out",
+        )
 
     def evaluate(self, attributes: Attributes) -> bool | None:
         """Return True, False, or None for unknown."""
@@ -74,6 +93,10 @@ class Filter:
     def explain(self, attributes: Mapping[str, Value]) -> Explanation:
         """Return the result on attributes, with the atoms that decided it."""
         return explaining.explain(self.expr, check_attributes(attributes))
+
+    def doubts(self) -> list[str]:
+        """Return a sentence for each condition that looks like a slip, such as `symbol.IBM` for `symbol == 'IBM'`."""
+        return slips.doubts(self.expr)
 
     def attributes(self) -> list[str]:
         """Return the attributes that the filter tests, sorted."""
@@ -103,7 +126,10 @@ class Filter:
         return Filter(negate(self.expr), limits=self._limits)
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a filter is neither true nor false by itself: combine filters with &, | and ~")
+        raise TypeError(
+            "a filter is neither true nor false by itself: combine filters with &, | and ~, "
+            "write between() for low <= x <= high, and is_in() for `in`"
+        )
 
     def __eq__(self, other: object) -> bool:
         return self.text == other.text if isinstance(other, Filter) else NotImplemented

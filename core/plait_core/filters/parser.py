@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ..errors import FilterError, FilterSyntax, FilterTooComplex
 from ..limits import EVENT_LIMITS, FILTER_LIMITS, FilterLimits
 from ..values import Literal
-from . import atoms
-from .ast import KEYWORDS, MIRROR, Constant, Expr, conjoin, disjoin, negate
+from . import atoms, slips
+from .ast import KEYWORDS, MIRROR, Constant, Expr, conjoin, disjoin, literal_text, negate
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
@@ -49,7 +49,10 @@ def parse_expr(text: str, limits: FilterLimits = FILTER_LIMITS) -> Expr:
         raise FilterTooComplex(
             f"{len(text)} characters; {limits.text_max} are allowed", text=text, column=limits.text_max
         )
-    return _Parser(text, limits).parse()
+    try:
+        return _Parser(text, limits).parse()
+    except FilterSyntax as error:
+        raise slips.topic_error(error) from None
 
 
 def _tokens(text: str) -> list[Token]:
@@ -76,8 +79,7 @@ def _unreadable(text: str, position: int) -> FilterSyntax:
     char = text[position]
     if char in "'\"":
         return FilterSyntax("a text that never ends", text=text, column=position + 1, hint=f"close it with {char}")
-    hint = "or is written `or` or `||`" if char == "|" else ""
-    return FilterSyntax(f"unexpected {char!r}", text=text, column=position + 1, hint=hint)
+    return FilterSyntax(f"unexpected {char!r}", text=text, column=position + 1, hint=slips.character_hint(char))
 
 
 class _Parser:
@@ -98,7 +100,7 @@ class _Parser:
         except FilterError as error:
             raise self._placed(error) from None
         if self.token.kind != "end":
-            raise self._error(f"expected `and`, `or` or the end, got {self._shown()}")
+            raise self._error(f"expected `and`, `or` or the end, got {self._shown()}", hint=self._operator_hint())
         return expr
 
     # --- the rules of the grammar -------------------------------------------------------------------------------------
@@ -169,7 +171,8 @@ class _Parser:
 
     def _comparison(self, left: Attr | Literal, op: Token, right: Attr | Literal) -> Expr:
         if isinstance(left, Attr) and isinstance(right, Attr):
-            raise FilterSyntax("two attributes cannot be compared", column=op.column, hint="one side must be a literal")
+            hint = f"one side must be a literal: {literal_text(right)} in quotes?"
+            raise FilterSyntax("two attributes cannot be compared", column=op.column, hint=hint)
         try:
             if isinstance(left, Attr):
                 return atoms.compare(left, op.kind, right)
@@ -219,7 +222,7 @@ class _Parser:
     def _list(self) -> list[Literal]:
         closing = {"[": "]", "(": ")"}.get(self.token.kind)
         if closing is None:
-            raise self._error(f"expected '[' or '(', got {self._shown()}")
+            raise self._error(f"expected '[' or '(', got {self._shown()}", hint="a list, like [1, 2] or ['a', 'b']")
         opening = self._next()
         literals = [self._literal()]
         while self._take(","):
@@ -252,7 +255,8 @@ class _Parser:
         if token.kind == "text":
             self._next()
             return self._text(token)
-        hint = "null is tested with `is null`" if token.kind == "null" else ""
+        before = self.tokens[self.at - 1].text if self.at else ""
+        hint = "null is tested with `is null`" if token.kind == "null" else slips.operator_hint(before, token.text)
         raise self._error(f"expected a literal, got {self._shown()}", hint=hint)
 
     # --- literals -----------------------------------------------------------------------------------------------------
@@ -314,6 +318,12 @@ class _Parser:
     def _shown(self) -> str:
         return "the end" if self.token.kind == "end" else repr(self.token.text[:40])
 
+    def _operator_hint(self) -> str:
+        """Return a hint for a token that does not continue a condition."""
+        if self.token.kind in ("text", "number"):
+            return "is `==` missing?"
+        return slips.word_hint(self.token.text) if self.token.kind == "attr" else ""
+
     def _error(self, message: str, hint: str = "") -> FilterSyntax:
         return FilterSyntax(message, text=self.text, column=self.token.column, hint=hint)
 
@@ -327,4 +337,5 @@ class _Parser:
 
 def _call_hint(attr: str) -> str:
     name, _, method = attr.rpartition(".")
-    return f"write `{name} {method.lower()} 'text'`" if name and method.lower() in _TEXT_OPS else ""
+    operator = method.lower().replace("_", "")
+    return f"write `{name} {operator} 'text'`" if name and operator in _TEXT_OPS else ""

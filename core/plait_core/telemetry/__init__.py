@@ -7,10 +7,11 @@ event space. `plait_telemetry` writes records, analytics reads them.
 
 from .buckets import BUCKETS, bucket_bounds_us, bucket_of
 from .cells import CELL_BITS, cell_of
-from .events import KIND, record_attributes
+from .events import KIND, record_attributes, subject_is_id
 from .records import RECORD, pack_into
 from .schema import (
     DURABLE,
+    FELL,
     LATE,
     PROBED,
     RECORD_BYTES,
@@ -41,6 +42,7 @@ __all__ = [
     "BUCKETS",
     "CELL_BITS",
     "DURABLE",
+    "FELL",
     "KIND",
     "LATE",
     "PROBED",
@@ -70,4 +72,5 @@ __all__ = [
     "record_dtype",
     "schema_document",
     "segment_name",
+    "subject_is_id",
 ]

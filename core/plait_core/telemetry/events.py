@@ -8,7 +8,7 @@ from typing import Final
 
 from ..ids import id_text
 from ..values import Attributes
-from .schema import DURABLE, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind, reason_text
+from .schema import DURABLE, FELL, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind, reason_text
 
 KIND: Final = "$kind"
 
@@ -19,14 +19,23 @@ _FLAGS: Final = MappingProxyType(
         RecordKind.EXPIRY: (("$to_broker", TO_BROKER),),
         RecordKind.LINK: (("$probed", PROBED),),
         RecordKind.MEMBERSHIP: (("$returned", RETURNED),),
+        RecordKind.UNSEEN: (("$fell", FELL),),
     }
 )
 """The flags that are defined for a kind."""
 
 _COUNTED: Final = frozenset(
-    (RecordKind.PUBLISH, RecordKind.DELIVERY, RecordKind.DROP, RecordKind.EXPIRY, RecordKind.QUEUE)
+    (
+        *(RecordKind.PUBLISH, RecordKind.DELIVERY, RecordKind.DROP, RecordKind.EXPIRY, RecordKind.QUEUE),
+        *(RecordKind.CLIENT, RecordKind.UNSEEN),
+    )
 )
 """Kinds whose subject is a number: a cell, a subscription or a count. The subject of other kinds is a broker's id."""
+
+
+def subject_is_id(kind: int, flags: int) -> bool:
+    """Return whether the subject of a record is a broker's id, not a number."""
+    return kind not in _COUNTED or bool(flags & TO_BROKER)
 
 
 def record_attributes(record: Sequence[int], broker: str) -> Attributes:
@@ -43,8 +52,7 @@ def record_attributes(record: Sequence[int], broker: str) -> Attributes:
     if sequence:
         attributes["$sequence"], attributes["$published_us"] = sequence, published_us
     if subject:
-        counted = kind in _COUNTED and not flags & TO_BROKER
-        attributes["$subject"] = subject if counted else id_text(subject)
+        attributes["$subject"] = id_text(subject) if subject_is_id(kind, flags) else subject
     if reason or kind is RecordKind.EXPIRY:
         attributes["$reason"] = reason_text(reason)
     attributes["$delay_us"], attributes["$bound_us"], attributes["$size"] = delay_us, bound_us, size

@@ -29,7 +29,7 @@ class RecordKind(IntEnum):
     #              subject: its cell of the event space (a 1, then bits of its dz-expression), 0: no space is known
     ARRIVAL = 2  # an event of another broker's publisher came. subject: that broker; expected: subscriptions matched
     FORWARD = 3  # a copy went to a neighbour. subject: the neighbour; count: the brokers it is for; hops: passed so far
-    DELIVERY = 4  # a copy went to a neighbour. subject: the neighbour; count: its destinations; hops: so far
+    DELIVERY = 4  # subject: the subscription; bound_us: its delay bound; expected: as in the event's record here
     DROP = 5  # subject: the subscription or broker it was for, 0: the whole event; reason: why
     EXPIRY = 6  # an expired event, as DROP; bound_us: the lifetime
     LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes that wait; count: events
@@ -38,9 +38,10 @@ class RecordKind(IntEnum):
     QUEUE = 9  # count, size: items and bytes that wait for subscribers; expected: slow ones; subject: subscriptions;
     #           delay_us: records of telemetry that were lost since the last
     MEMBERSHIP = 10  # subject: a broker that came, or went (flag RETURNED or none)
-    ROUTING = (
-        11  # subject: a broker; publisher: the neighbour that it is reached by now, 0: none; delay_us: its distance
-    )
+    ROUTING = 11  # subject: a broker; publisher: the neighbour that it is reached by now, 0: none; delay_us: distance
+    CLIENT = 12  # a client's report. subject: the subscription; count: handed out since the last; size: waiting now
+    UNSEEN = 13  # a client's report of deliveries that the application has not seen. subject: the subscription; count:
+    #              the change of their number (flag FELL: it fell); publisher, sequence: the last of them; reason: why
 
 
 LATE: Final = 1
@@ -54,6 +55,9 @@ PROBED: Final = 16
 """Of a link: set if the delay is measured, not still unknown."""
 TO_BROKER: Final = 32
 """Of a drop: set if its subject is a broker, not a subscription."""
+
+FELL: Final = 64
+"""Of unseen events: set if their number fell. Only that of waiting ones does."""
 
 
 class Field(NamedTuple):
@@ -78,7 +82,7 @@ _FIELDS_1: Final = (
     Field("expected", "u2", "subscriptions here that the event matched"),
     Field("weight", "u2", "how many records this one stands for: above 1 where sampled"),
     Field("kind", "u1", "see kinds"),
-    Field("reason", "u1", "of a drop, see reasons"),
+    Field("reason", "u1", "of a drop or of unseen events, see reasons"),
     Field("hops", "u1", "brokers that the event has passed, this one included"),
     Field("flags", "u1", "see flags"),
 )
@@ -90,6 +94,8 @@ _REASONS: Final = (
     *("duplicate", "stale", "expired", "not_allowed", "invalid", "durability", "draining", "unmatched"),
     *("late", "outbox_items", "outbox_bytes", "forbidden", "gone", "unreachable", "overlay_full", "retention"),
     "bad_tags",
+    *("waiting", "queue_full", "closed", "connection_lost", "not_convertible", "not_authentic", "another_realm"),
+    *("stale_epoch", "missing_key", "replayed", "discarded"),
 )
 """Reasons by code. Only ever appended to, so that written records keep their meaning."""
 _REASON_CODES: Final = {reason: code for code, reason in enumerate(_REASONS)}
@@ -132,6 +138,7 @@ def schema_document(version: int = SCHEMA_VERSION) -> Json:
             "returned": RETURNED,
             "probed": PROBED,
             "to_broker": TO_BROKER,
+            "fell": FELL,
         },
         "reasons": {reason: code for reason, code in _REASON_CODES.items() if reason},
     }

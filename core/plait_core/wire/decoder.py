@@ -8,6 +8,7 @@ it goes on with one protocol version.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from ..errors import FrameError, FrameFault
@@ -24,6 +25,12 @@ _Read: TypeAlias = Callable[[bytes, int, int, int], Frame]
 """Builds a frame from a read and the offsets of the frame's route, of its rest, and of its end."""
 
 _UNLIMITED: Final = 1 << 62
+
+_OPENING: Final = (HELLO, WELCOME, INTRODUCTION, CLOSE)
+"""The frames that are decoded in the handshake."""
+
+_TABLES_KEPT: Final = 16
+"""Tables for as many limits and versions: a process has one or two, tests have more."""
 
 
 class FrameDecoder:
@@ -78,9 +85,7 @@ class FrameDecoder:
         self._unknown = False
         self._hot: Any = None  # the kernel's reader of hot frames
         self._take = 1  # the bytes after a handshake frame have other rules, which the frame's receiver sets
-        self._readers = {
-            number: self._control(FRAME_SCHEMAS[number]) for number in (HELLO, WELCOME, INTRODUCTION, CLOSE)
-        }
+        self._readers = _opening_readers(limits)
         if version is not None:
             self.establish(version, keep_unknown=keep_unknown)
 
@@ -95,13 +100,9 @@ class FrameDecoder:
         self._unknown = keep_unknown
         self._body_bytes_max = self._limits.frame_bytes_max - PREFIX_BYTES
         self._take = _UNLIMITED
-        events = EventFrameReader(self._limits, native=self._native)
+        self._readers = _established_readers(self._limits, self._native, len(FRAME_SCHEMAS))
         if self._native and kernel is not None:
-            self._hot = kernel.EventFrameReader(self._limits, version, reader_for(self._limits.event))
-        self._readers = {
-            number: self._control(schema) for number, schema in FRAME_SCHEMAS.items() if not schema.opening
-        }
-        self._readers |= {PUBLISH: events.publish, FORWARD: events.forward, DELIVER: events.deliver}
+            self._hot = _hot_reader(self._limits, version)
 
     @property
     def held_bytes(self) -> int:
@@ -221,12 +222,39 @@ class FrameDecoder:
             raise FrameError(FrameFault.TYPE, f"frame type {number:#x} does not exist")
         return reader
 
-    def _control(self, schema: FrameSchema) -> _Read:
-        limits = self._limits
 
-        def read_control(read: bytes, route: int, body: int, end: int) -> Frame:
-            if body != route:
-                raise FrameError(FrameFault.FIELD, f"a control frame with a route of {body - route} bytes")
-            return decode_control(schema, read[body:end], limits)
+# The tables of readers depend on limits and version alone. All connections share them: a table takes 9 KB.
 
-        return read_control
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _opening_readers(limits: WireLimits) -> dict[int, _Read]:
+    """Return the readers of frames in the handshake. Callers must not change the table."""
+    return {number: _control(FRAME_SCHEMAS[number], limits) for number in _OPENING}
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _established_readers(limits: WireLimits, native: bool, schemas: int) -> dict[int, _Read]:
+    """Return the readers of frames after the handshake. Callers must not change the table.
+
+    `schemas`: the number of known frame types. A module that is imported later, such as that of the peers' frames, adds
+    its own.
+    """
+    events = EventFrameReader(limits, native=native)
+    readers = {number: _control(schema, limits) for number, schema in FRAME_SCHEMAS.items() if not schema.opening}
+    return readers | {PUBLISH: events.publish, FORWARD: events.forward, DELIVER: events.deliver}
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _hot_reader(limits: WireLimits, version: int) -> Any:
+    """Return the kernel's reader of hot frames. It keeps nothing between two reads."""
+    assert kernel is not None
+    return kernel.EventFrameReader(limits, version, reader_for(limits.event))
+
+
+def _control(schema: FrameSchema, limits: WireLimits) -> _Read:
+    def read_control(read: bytes, route: int, body: int, end: int) -> Frame:
+        if body != route:
+            raise FrameError(FrameFault.FIELD, f"a control frame with a route of {body - route} bytes")
+        return decode_control(schema, read[body:end], limits)
+
+    return read_control

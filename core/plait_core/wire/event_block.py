@@ -125,6 +125,19 @@ class EventFrame:
             self._attributes = self._reader.attributes(self.block[BLOCK_BYTES : self._attributes_end])
         return self._attributes
 
+    @property
+    def has_dollar_name(self) -> bool:
+        """Whether the name of an attribute begins with `$`.
+
+        Also true of attributes with a `$` that cannot be decoded: `attributes` raises their error.
+        """
+        if self.block.find(b"$", BLOCK_BYTES, self._attributes_end) < 0:
+            return False
+        try:
+            return any(name.startswith("$") for name in self.attributes())
+        except FrameError:
+            return True
+
     def headers(self) -> dict[str, str]:
         """Return the headers, or raise FrameError. Decoded at every call, because brokers never need them."""
         return self._reader.headers(self.block[self._attributes_end : self._payload_start])

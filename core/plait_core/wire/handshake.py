@@ -69,6 +69,19 @@ class Handshake:
     When `state` becomes OPEN, call `decoder.establish(handshake.version)`.
     """
 
+    __slots__ = (
+        "_agreed",
+        "_hello",
+        "_offered",
+        "_versions",
+        "capabilities",
+        "peer",
+        "refusal",
+        "side",
+        "state",
+        "version",
+    )
+
     def __init__(self, side: End, versions: tuple[int, int], capabilities: Sequence[str]) -> None:
         self.side = side
         self.state = State.START
@@ -139,6 +152,7 @@ class Handshake:
         nonce: bytes | None = None,
         published: int | None = None,
         http: str = "",
+        report_s: float = 0.0,
     ) -> Welcome:
         """Return the acceptor's Welcome. The handshake is then done."""
         self._step(Transition.SEND_WELCOME)
@@ -156,6 +170,7 @@ class Handshake:
             nonce,
             published,
             http,
+            report_s,
         )
 
     def refuse(self, code: str, message: str, *, retryable: bool = False) -> Close:

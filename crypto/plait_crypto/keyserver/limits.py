@@ -17,6 +17,10 @@ POLICY_HOLDERS_MAX: Final = 100_000
 POLICY_FILTERS_MAX: Final = 64
 """Filters of one holder in one role: each is compared with the requested filter."""
 
+GRANTS_SHOWN: Final = 4
+GRANT_CHARS_SHOWN: Final = 80
+"""Filters of its own that a refused holder is shown, and characters of each: clients keep 500 characters of a hint."""
+
 CALLERS_KEPT: Final = 4096
 """Callers whose request rate is tracked. The least recently active one is evicted."""
 

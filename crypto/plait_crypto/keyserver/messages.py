@@ -31,11 +31,15 @@ class RequestInvalid(SealError):
 
 
 class Refusal(SealError):
-    """A valid request that is not granted. `code`: `denied`, `too_often`, `invalid`, `busy` or `epoch`."""
+    """A valid request that is not granted. `code`: `denied`, `too_often`, `invalid`, `busy` or `epoch`.
 
-    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+    `why` is the reason for the audit log alone, where the caller must not know it exactly.
+    """
+
+    def __init__(self, code: str, message: str, *, hint: str = "", why: str = "") -> None:
         super().__init__(message, hint=hint)
         self.code = code
+        self.why = why
         self.retryable = code in ("too_often", "busy")
 
 

@@ -43,8 +43,11 @@ class Holder:
 
     def may(self, role: Role, requested: Filter) -> bool:
         """Return whether one of its filters covers the requested one. Return False if that cannot be decided."""
-        granted = self.publish if role == "publisher" else self.subscribe
-        return any(each.covers(requested) for each in granted)
+        return any(each.covers(requested) for each in self.granted(role))
+
+    def granted(self, role: Role) -> tuple[Filter, ...]:
+        """Return its filters in one role."""
+        return self.publish if role == "publisher" else self.subscribe
 
     @cached_property
     def id_prefix(self) -> int:

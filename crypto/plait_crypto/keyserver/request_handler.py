@@ -1,7 +1,9 @@
 """Answer one request, with one record for the audit log. No I/O.
 
-Unauthenticated and denied callers get the same reply, `denied`, for every reason; the audit log has the reason. A
-revoked holder gets nothing more. Independently, the authority issues it no keys of a later epoch.
+A refusal names the rule that refused, by what the caller may know: a holder learns its own filters of the policy,
+nothing of other holders, and not whether it is revoked or missing in the policy. Of a token nobody learns whether it is
+unknown, used or too old. The audit log has the exact reason. A revoked holder gets nothing more. Independently, the
+authority issues it no keys of a later epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from plait_core.values import Json
 
 from ..authority import Authority
 from ..errors import KeyRefused, SealError, SealInvalid
-from .limits import CALLERS_KEPT, ISSUES_BURST, ISSUES_PER_S, STRANGER_REQUESTS_BURST, STRANGER_REQUESTS_PER_S
+from .limits import (
+    CALLERS_KEPT,
+    GRANT_CHARS_SHOWN,
+    GRANTS_SHOWN,
+    ISSUES_BURST,
+    ISSUES_PER_S,
+    STRANGER_REQUESTS_BURST,
+    STRANGER_REQUESTS_PER_S,
+)
 from .messages import Enrol, IssueKeys, Refusal, RequestInvalid, ShowRealm, read_request, reply_line
 from .policy import Holder, Policy
 
@@ -108,9 +118,8 @@ class RequestHandler:
                     reply = {**reply, "keys": b64encode(reply["keys"]).decode()}
         except (Refusal, RequestInvalid) as error:
             outcome = error.code if isinstance(error, Refusal) else "invalid"
-            details["why"] = error.message[:200]
-            shown = Refusal("denied", "denied") if outcome == "denied" else error
-            return reply_line(shown), Record(now_us, caller.address, holder, requested, outcome, details)
+            details["why"] = (error.why if isinstance(error, Refusal) and error.why else error.message)[:200]
+            return reply_line(error), Record(now_us, caller.address, holder, requested, outcome, details)
         return reply_line(reply), Record(now_us, caller.address, holder, requested, "granted", details)
 
     def _check_rate(self, caller: Caller, now_us: int) -> None:
@@ -131,7 +140,8 @@ class RequestHandler:
     def _enrol(self, request: Enrol, now_us: int) -> tuple[str, Json]:
         holder = self._registry.redeem(request.token, now_us)
         if holder is None:
-            raise Refusal("denied", "the token is unknown, used or too old")
+            hint = "each token enrols once, within a week: `plait keys enrol` at the server prints another"
+            raise Refusal("denied", "the token is unknown, used or too old", hint=hint)
         self._check_known(holder)
         try:
             return holder, {"holder": holder, "certificate": self._registry.certify(holder, request.request, now_us)}
@@ -140,20 +150,24 @@ class RequestHandler:
 
     def _known(self, caller: Caller) -> Holder:
         if not caller.holder:
-            raise Refusal("denied", "no certificate")
+            hint = "enrol with a token: `plait keys join`, or `plait keys issue --token-file`"
+            raise Refusal("denied", "keys are only for holders with a certificate of this server", hint=hint)
         return self._check_known(caller.holder)
 
     def _check_known(self, name: str) -> Holder:
         holder = self._policy.holders.get(name)
-        if holder is None:
-            raise Refusal("denied", "not in the policy")
-        if name in self._revoked:
-            raise Refusal("denied", "revoked")
+        if holder is None or name in self._revoked:
+            raise Refusal(
+                "denied",
+                f"{name[:80]} is revoked, or not in the policy",
+                hint="ask who runs the key server; its audit log has the reason",
+                why="revoked" if name in self._revoked else "not in the policy",
+            )
         return holder
 
     def _issue(self, request: IssueKeys, holder: Holder, now_us: int, randomness: Randomness) -> Json:
         if not holder.may(request.role, request.filter):
-            raise Refusal("denied", "no filter of the policy covers the requested one")
+            raise _outside(request, holder)
         epochs = self._authority.realm.schema.epochs.issued_at(now_us)
         if request.epoch not in epochs:
             hint = f"issued now: {', '.join(map(str, epochs))}"
@@ -186,6 +200,19 @@ class RequestHandler:
             slots=request.slots,
         )
         return keys.encode(self._authority.realm.parameters.groups)
+
+
+def _outside(request: IssueKeys, holder: Holder) -> Refusal:
+    """Return the refusal of a filter that no filter of the holder covers. It lists only the holder's own filters."""
+    rule = "subscribe" if request.role == "subscriber" else "publish"
+    granted = [each.text for each in holder.granted(request.role)]
+    listed = "; ".join(text[:GRANT_CHARS_SHOWN] for text in granted[:GRANTS_SHOWN])
+    more = f"; and {len(granted) - GRANTS_SHOWN} more" if len(granted) > GRANTS_SHOWN else ""
+    return Refusal(
+        "denied",
+        f"no filter under {rule!r} of {holder.name} in the policy covers the requested one",
+        hint=f"{rule} of {holder.name}: {listed}{more}" if granted else f"{holder.name} has no filter under {rule!r}",
+    )
 
 
 def _described(request: IssueKeys) -> Json:

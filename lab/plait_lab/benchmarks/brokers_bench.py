@@ -14,16 +14,33 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from plait_broker.clients.client_reports import REPORT_S
+
 from ..competitors.contender import Contender, loop_name
 from ..competitors.participants import Participants
-from ..competitors.systems.catalogue import OURS, OURS_IN_PYTHON, RIVALS
-from ..competitors.trials import Server, TrialOutcome, churn_trial, crowd, idle, latency, throughput
+from ..competitors.systems.catalogue import OURS, OURS_IN_PYTHON, OURS_REPORTING, OURS_SILENT, RIVALS
+from ..competitors.trials import (
+    OTHER_FILTERS,
+    Server,
+    TrialOutcome,
+    beside_slow,
+    churn_trial,
+    crowd,
+    idle,
+    latency,
+    throughput,
+)
 from . import durable_bench
 from .groups import Group, Session
+from .measurement.idle_clients import BYTES_MAX as IDLE_BYTES_MAX
 from .measures import Quartiles, median, quartiles
 from .reports import Figure, Target
 
 RATE: Final = 1000
+SLOW_RATE: Final = 5_000
+"""Events/s of a trial with a slow subscriber, which handles at most 200 of them."""
+EVENT_SIZES: Final = (1024, 65_536)
+"""Bytes of larger events."""
 CHURN_S: Final = 30
 """Seconds of churn. PLAIT_BENCH_CHURN_S=600 measures the ten minutes of a release."""
 
@@ -36,15 +53,22 @@ def brokers_figures(session: Session) -> Iterator[Figure]:
     field = Participants(session.progress)
     session.progress(f"asyncio clients run on {loop_name()}")
     yield from _side_by_side(session, field)
+    yield from _large_events(session, field)
+    yield from _beside_slow(session, field)
     yield from _selective(session, field)
     yield from _many_subscriptions(session, field)
+    yield from _reports(session, field)
     yield from _idle(session, field)
     yield from _churn(session, field)
     yield from durable_bench.durable_figures(session, field)
     yield from field.figures()
 
 
-GROUP = Group("brokers", "Brokers side by side: events of 128 bytes with three attributes", brokers_figures)
+GROUP = Group(
+    "brokers",
+    f"Brokers side by side: events of 128 bytes with three attributes, beside {OTHER_FILTERS:,} filters of others",
+    brokers_figures,
+)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -106,11 +130,56 @@ def _costs(one: Outcomes, four: Outcomes) -> Iterator[Figure]:
     yield _figure("resident memory of the server after it", memory, "MB")
 
 
+def _large_events(session: Session, field: Participants) -> Iterator[Figure]:
+    seed, seconds = _seed(session, "large"), session.size(20, 4) / 10
+    found = {size: _outcomes(field.present) for size in EVENT_SIZES}
+    for contender in field.rounds(session.size(3, 1), field.present, "larger events"):
+        for size in EVENT_SIZES:
+
+            def trial(server: Server, size: int = size) -> TrialOutcome:
+                return throughput(server, seed, 1, seconds, size)
+
+            outcome = field.measure(contender, f"1->1, {size:,} bytes", trial)
+            if outcome is not None:
+                found[size][contender.title].append(outcome)
+    for size, outcomes in found.items():
+        rates = {title: _median(runs, lambda run: run.delivered_per_s) for title, runs in outcomes.items()}
+        yield _figure(f"1->1, events of {size // 1024} KB: delivered", rates, "/s", None, _losses(outcomes))
+        cpu = {
+            title: _median(runs, lambda run: 1e6 * run.server_cpu_s / run.delivered) for title, runs in outcomes.items()
+        }
+        yield _figure(f"1->1, events of {size // 1024} KB: CPU of the server, a million events", cpu, "s")
+
+
+def _beside_slow(session: Session, field: Participants) -> Iterator[Figure]:
+    """One subscriber that keeps up, alone and beside one that does not. The slow one's losses are not counted."""
+    seed, seconds, rate = _seed(session, "slow"), session.size(40, 4) / 10, SLOW_RATE
+    alone, beside = _outcomes(field.present), _outcomes(field.present)
+    trials: list[tuple[str, Outcomes, Callable[[Server], TrialOutcome]]] = [
+        ("alone", alone, lambda server: latency(server, seed, rate, seconds)),
+        ("beside a slow subscriber", beside, lambda server: beside_slow(server, seed, rate, seconds)),
+    ]
+    for contender in field.rounds(session.size(3, 1), field.present, "beside a slow subscriber"):
+        for what, found, trial in trials:
+            outcome = field.measure(contender, f"{what} at {rate:,}/s", trial)
+            if outcome is not None:
+                found[contender.title].append(outcome)
+    for what, found, _ in trials:
+        label = f"fast subscriber {what} at {rate:,}/s"
+        p50 = {title: _median(runs, lambda run: quartiles(run.delays_ns).p50) for title, runs in found.items()}
+        yield _figure(f"{label}: p50", p50, "us", None, _losses(found))
+        p99 = {title: _median(runs, lambda run: quartiles(run.delays_ns).p99) for title, runs in found.items()}
+        yield _figure(f"{label}: p99", p99, "us", None, _losses(found))
+    memory = {title: _median(runs, lambda run: run.server_mb) for title, runs in beside.items()}
+    yield _figure("resident memory of the server beside a slow subscriber", memory, "MB")
+
+
 # --- content filters --------------------------------------------------------------------------------------------------
 
 
 def _selective(session: Session, field: Participants) -> Iterator[Figure]:
-    """Each subscriber matches one event in a hundred. A contender with topics only delivers the whole symbol."""
+    """Each subscriber matches one event in a hundred. A contender with topics delivers the two topics that contain its
+    interest."""
     subscribers, seconds, seed = session.size(1_000, 50), session.size(20, 4) / 10, _seed(session, "selective")
     label = f"{subscribers:,} subscribers at 1%"
     able = [contender for contender in field.present if contender.selects]
@@ -181,6 +250,30 @@ def _many_subscriptions(session: Session, field: Participants) -> Iterator[Figur
         yield Figure(label, rate, "/s", Target(">=", 5_000), beside)
 
 
+def _reports(session: Session, field: Participants) -> Iterator[Figure]:
+    """Measure the cost of reports by clients that report a hundred times as often, since that of one a second is below
+    the noise."""
+    seconds, seed = session.size(20, 4) / 10, _seed(session, "reports")
+    contenders = [OURS_SILENT, OURS_REPORTING]
+    found = _outcomes(contenders)
+    for contender in field.rounds(session.size(7, 1), contenders, "reports of clients"):
+        outcome = field.measure(contender, "1->1", lambda server: throughput(server, seed, 1, seconds))
+        if outcome is not None:
+            found[contender.title].append(outcome)
+    costs = {title: _median(runs, _cpu_us) for title, runs in found.items()}
+    silent, reporting = costs[OURS_SILENT.title], costs[OURS_REPORTING.title]
+    share = None
+    if silent and reporting is not None:
+        share = 100 * (reporting / silent - 1) * OURS_REPORTING.interval_s / REPORT_S
+    beside = {f"{title}: CPU us an event": cost for title, cost in costs.items() if cost is not None}
+    yield Figure("cost of client reports, one a second", share, "%", Target("<=", 1), beside)
+
+
+def _cpu_us(outcome: TrialOutcome) -> float:
+    """Return the processor time for one event, of all processes."""
+    return 1e6 * (outcome.server_cpu_s + outcome.publisher_cpu_s + outcome.subscribers_cpu_s) / outcome.delivered
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
@@ -192,7 +285,7 @@ def _idle(session: Session, field: Participants) -> Iterator[Figure]:
         contender.title: field.measure(contender, what, lambda server: idle(server, connections, rest_s))
         for contender in field.rounds(1, able, what)
     }
-    yield _figure(f"{what}: server memory each", found, "KB", Target("<=", 60))
+    yield _figure(f"{what}: server memory each", found, "KB", Target("<=", IDLE_BYTES_MAX / 1000))
 
 
 def _churn(session: Session, field: Participants) -> Iterator[Figure]:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from .child_command import ChildCommand
 from .contender import HOST, Contender, run_client
-from .listening import Listener
+from .listening import Listener, SlowListener
 from .many_subscribers import gather_crowd
 from .paced_publishing import PublishedStream
-from .quotes import interests, quotes
+from .quotes import interests, other_interests, quotes
 from .shared_counters import SharedCounters
 from .systems.catalogue import CONTENDERS
 
@@ -29,6 +29,10 @@ def main(text: str) -> None:
         contender.publish(command.port, _stream(contender, command, counters))
     elif command.role == "subscriber":
         contender.subscribe(command.port, Listener(counters, command.slot, measure=command.measure))
+    elif command.role == "slow":
+        contender.subscribe(command.port, SlowListener(counters, command.slot))
+    elif command.role == "others":
+        contender.stand(command.port, other_interests(command.seed, command.subscriptions), counters)
     elif command.role == "crowd":
         run_client(_crowd(contender, command, counters))
     else:

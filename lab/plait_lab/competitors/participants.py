@@ -10,7 +10,7 @@ from ..attempts import Attempts
 from ..benchmarks.groups import ShowProgress
 from ..benchmarks.reports import Figure
 from .contender import Contender
-from .systems.catalogue import OURS, RIVALS
+from .systems.catalogue import ALL_RIVALS, DURABLE_RIVALS, OURS, OURS_DURABLE, RIVALS
 from .trials import Server, served
 
 T = TypeVar("T")
@@ -21,9 +21,13 @@ class Participants:
 
     def __init__(self, progress: ShowProgress) -> None:
         self.progress = progress
-        self.missing = {rival.title: reason for rival in RIVALS if (reason := rival.missing())}
-        self.present: list[Contender] = [OURS, *(rival for rival in RIVALS if rival.title not in self.missing)]
-        self._attempts = Attempts(progress, {rival.title for rival in RIVALS})
+        self.missing = {rival: reason for rival in ALL_RIVALS if (reason := rival.missing())}
+        self.present: list[Contender] = [OURS, *(rival for rival in RIVALS if rival not in self.missing)]
+        self.durable: list[Contender] = [
+            OURS_DURABLE,
+            *(rival for rival in DURABLE_RIVALS if rival not in self.missing),
+        ]
+        self._attempts = Attempts(progress, {rival.title for rival in ALL_RIVALS})
         self.failed = self._attempts.excluded
 
     def rounds(self, repeats: int, contenders: Sequence[Contender], what: str) -> Iterator[Contender]:
@@ -49,11 +53,11 @@ class Participants:
     def figures(self) -> Iterator[Figure]:
         """Yield a figure for each participant with its versions and terms, each failure, and each missing
         competitor."""
-        for contender in self.present:
+        for contender in (*self.present, *self.durable):
             repeats = self._attempts.repeats[contender.title]
             beside = {f"{contender.versions()}; {contender.terms}; trials repeated": float(repeats)}
             measured = self._attempts.measured[contender.title]
             yield Figure(f"taken part: {contender.title}", measured, "trials", None, beside)
         yield from self._attempts.figures()
-        for title, reason in self.missing.items():
-            yield Figure(f"left out: {title} ({reason}; see python -m plait_lab.competitors install)", 0, "trials")
+        for rival, reason in self.missing.items():
+            yield Figure(f"left out: {rival.title} ({reason}; install it with: {rival.install})", 0, "trials")

@@ -17,8 +17,9 @@ from typing import Final
 from ..failures import NothingMeasured, TrialFailed
 from .child_command import ChildCommand
 from .contender import Contender
-from .paced_publishing import Phase, Plan
+from .paced_publishing import BATCH, Phase, Plan
 from .processes import Cost, TrialProcesses, cost, free_port, listens
+from .quotes import EVENT_BYTES
 from .shared_counters import DONE, LAG_NS, PHASE, READY, STOP, SharedCounters
 from .stamps import MEASURED, WARM
 
@@ -27,6 +28,10 @@ WINDOW: Final = 16_384
 CROWD_WINDOW: Final = 65_536
 """Deliveries of a crowd in flight."""
 CROWD_BATCH: Final = 16
+WINDOW_BYTES: Final = 16 << 20
+"""Bytes of larger events in flight: at 64 KB still more than passes between two checks of the window."""
+OTHER_FILTERS: Final = 1_000
+"""Filters of another client, which no event matches: a server with one filter has nothing to select."""
 CONFIRM_WINDOW: Final = 1_000
 """Events in flight that are unconfirmed or not yet received."""
 CONFIRM_BATCH: Final = 32
@@ -93,18 +98,38 @@ def served(contender: Contender, folder: Path | None = None) -> Iterator[Server]
             children.check()
 
 
-def throughput(server: Server, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
-    """Measure the throughput to a number of subscribers."""
+def throughput(
+    server: Server, seed: int, subscribers: int, seconds: float, event_bytes: int = EVENT_BYTES
+) -> TrialOutcome:
+    """Measure the throughput to a number of subscribers, beside the filters of others."""
     phases = (Phase("flood", min(WARM_S, seconds)), Phase("flood", seconds))
-    plan = Plan(seed, WINDOW, phases)
-    return _trial(server, plan, _subscribers(server, subscribers, measure=False), subscribers, 0)
+    window = min(WINDOW, WINDOW_BYTES // event_bytes)
+    plan = Plan(seed, window, phases, min(BATCH, window // 2), event_bytes)
+    with _others(server, seed):
+        return _trial(server, plan, _subscribers(server, subscribers, measure=False), subscribers, 0)
 
 
 def latency(server: Server, seed: int, rate: int, seconds: float) -> TrialOutcome:
-    """Measure the delay to one subscriber at a rate, on a schedule that does not wait."""
+    """Measure the delay to one subscriber at a rate, on a schedule that does not wait, beside the filters of others."""
     warm = min(WARM_S, seconds)
     plan = Plan(seed, WINDOW, (Phase("paced", warm, rate), Phase("paced", seconds, rate)))
-    return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round(seconds * rate))
+    with _others(server, seed):
+        return _trial(server, plan, _subscribers(server, 1, measure=True), 1, round(seconds * rate))
+
+
+def beside_slow(server: Server, seed: int, rate: int, seconds: float) -> TrialOutcome:
+    """Measure the delay to one subscriber while another one, which is not counted, cannot keep up."""
+    with (
+        _counters(server, 1) as (counters, path),
+        TrialProcesses(server.place, server.children) as children,
+    ):
+        slow = ChildCommand(server.contender.key, "slow", server.port, str(path))
+        children.start("slow", slow.command())
+        children.wait("a slow subscriber", lambda: all(counters.ready), JOIN_S)
+        outcome = latency(server, seed, rate, seconds)
+        if counters.received[0][0] >= outcome.sent:
+            raise NothingMeasured("the slow subscriber kept up")
+        return outcome
 
 
 def crowd(server: Server, seed: int, subscriptions: int, connections: int, seconds: float) -> TrialOutcome:
@@ -174,6 +199,18 @@ def confirmed(server: Server, seed: int, seconds: float) -> TrialOutcome:
         )
         children.wait("a publisher", lambda: counters.cells[READY] == 1)
         return TrialRun(children, counters, plan, (server.process, publisher, subscribers)).measure()
+
+
+@contextmanager
+def _others(server: Server, seed: int) -> Iterator[None]:
+    """Install the filters of another client, which no event matches."""
+    with _counters(server, 1) as (counters, path), TrialProcesses(server.place, server.children) as children:
+        others = ChildCommand(
+            server.contender.key, "others", server.port, str(path), seed=seed, subscriptions=OTHER_FILTERS
+        )
+        children.start("others", others.command())
+        children.wait("the filters of others", lambda: all(counters.ready), JOIN_S)
+        yield
 
 
 @contextmanager

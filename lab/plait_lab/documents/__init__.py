@@ -11,17 +11,24 @@ from pathlib import Path
 from typing import Final
 
 from plait.commands.gen.compose_mounts import mounted_files
+from plait_analytics.engines.source_reference import source_page
 from plait_analytics.tables.tables_reference import page as tables_page
 
 from .cli import cli_page
 from .facts import configuration_page, errors_page, metrics_page, telemetry_page
 from .protocol import wire_page
+from .reading import HEAD
 from .sdk import sdk_page
 
 ROOT: Final = Path(__file__).parents[3]
 
 COMPOSED: Final = tuple(f"broker-{number}" for number in range(1, 6))
 """The brokers of docker/compose.yaml."""
+
+
+def _spark_page() -> str:
+    return HEAD + source_page()
+
 
 PAGES: Final = {
     "sdk": sdk_page,
@@ -31,6 +38,7 @@ PAGES: Final = {
     "errors": errors_page,
     "wire": wire_page,
     "tables": tables_page,
+    "spark": _spark_page,
 }
 
 

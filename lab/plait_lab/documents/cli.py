@@ -16,7 +16,9 @@ def cli_page() -> str:
     head = (
         HEAD + "# Command line\n\n`plait COMMAND --help` says the same. `--json` prints one JSON object a line. "
         "Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted.\n\n"
-        "The broker is `--url`, else `PLAIT_URL`, else the context in use (`plait context`), else `plait://127.0.0.1:4680`."
+        "The broker is `--url`, else the context that `--context` names, else `PLAIT_URL`, else the context that "
+        "`PLAIT_CONTEXT` names, else the context in use (`plait context`), else `plait://127.0.0.1:4680`. "
+        "`plait.connect()` goes to the same broker."
     )
     entries = (f"## {name}\n\n```text\n{help}\n```" for name, help in help_texts(WIDTH))
     return "\n\n".join([head, *entries]) + "\n"

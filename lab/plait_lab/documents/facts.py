@@ -98,7 +98,7 @@ def telemetry_page() -> str:
     flags = {value.name.lower(): value.says for value in values(tree_of(path).body)}
     kinds = [(str(document["kinds"][name]), f"`{name}`", says) for name, says in members(path, "RecordKind")]
     fields = [(f"`{field.name}`", field.code, field.says) for field in schema.SCHEMAS[schema.SCHEMA_VERSION]]
-    reasons_said = ", ".join(f"{code} `{name}`" for name, code in document["reasons"].items())
+    reasons = [(str(code), f"`{name}`") for name, code in document["reasons"].items()]
     return _page(
         "# Telemetry records",
         f"`plait broker --telemetry DIR` writes segments of {schema.RECORD_BYTES}-byte records, little-endian, version "
@@ -117,7 +117,8 @@ def telemetry_page() -> str:
             ("bit", "", ""), [(str(bit), f"`{name}`", flags.get(name, "")) for name, bit in document["flags"].items()]
         ),
         "## Reasons",
-        f"{reasons_said}.\nWhat they mean: [errors](errors.md#drops).",
+        "What they mean: [errors](errors.md#drops), [in clients](errors.md#drops-in-clients).",
+        markdown_table(("code", "reason"), reasons),
         "## Of peers",
         "A process of peers stands where a broker does: its id is in the header, `broker` in tables, `subject` of "
         "links. Each of its\nsubscriptions is a peer of its own, numbered from 1.",
@@ -138,6 +139,10 @@ def errors_page() -> str:
         "Why an event, or one delivery of it, ended where it did: label `reason` of `plait_events_dropped_total`,\n"
         "`.reason` of a `Gap`, the last line of `plait why`.",
         _listed(path_of(drop_reasons), "DropReason"),
+        "## Drops in clients",
+        "Why an application has not seen a delivery that was written for it: label `reason` of\n"
+        "`plait_client_events_dropped_total`, `client_dropped` of `plait ls subs --json`. A client's reports say it.",
+        _listed(path_of(session_frames), "Unseen"),
         "## Faults",
         "Why a connection was closed: label `fault` of `plait_faults_total`.",
         _listed(path_of(plait_core.errors), "FrameFault"),

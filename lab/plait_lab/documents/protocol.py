@@ -10,6 +10,7 @@ from typing import Final
 
 from plait_core import limits
 from plait_core.wire import handshake
+from plait_core.wire.frame_types import peer_frames as _peer_frames  # noqa: F401 - registers its frames
 from plait_core.wire.frame_types.envelope_frames import DOCUMENT_KINDS
 from plait_core.wire.frame_types.frame_schema import BODY_SCHEMAS, FRAME_SCHEMAS
 

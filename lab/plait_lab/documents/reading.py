@@ -82,7 +82,19 @@ def callables(body: list[ast.stmt]) -> Iterator[Callable]:
             continue
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
         if "overload" not in decorators:
-            yield described(node, is_property="property" in decorators)
+            yield described(node, is_property=bool(decorators & {"property", "cached_property"}))
+
+
+def attributes(body: list[ast.stmt]) -> Iterator[Value]:
+    """Yield the public attributes that the constructor of a class sets and documents."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+                target = statement.target if isinstance(statement, ast.AnnAssign) else None
+                says = _text_under(after)
+                if isinstance(target, ast.Attribute) and not target.attr.startswith("_") and says:
+                    assert isinstance(statement, ast.AnnAssign)
+                    yield Value(target.attr, ast.unparse(statement.annotation), "", says)
 
 
 def described(node: ast.FunctionDef | ast.AsyncFunctionDef, *, is_property: bool = False) -> Callable:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 PATIENCE_S: Final = 60.0
 """Timeout for a page to show something on a busy machine."""
 
-INSTALL: Final = "apt-get install chromium chromium-driver, and pip install selenium"
+INSTALL: Final = "chromium is not installed: apt-get install chromium chromium-driver"
 
 T = TypeVar("T")
 

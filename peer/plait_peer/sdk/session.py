@@ -175,6 +175,8 @@ class SdkSession:
             self.ended = True
             return
         self._publisher.id = frame.publisher
+        if self.node.telemetry is not None and frame.publisher:
+            self.node.telemetry.name("publisher", frame.publisher, name=frame.name or self._name)
         welcome = self._handshake.welcome(
             broker_name=self._name, broker=self.node.id, session=self.node.id, heartbeat_s=HEARTBEAT_S
         )

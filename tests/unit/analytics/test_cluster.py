@@ -1,4 +1,4 @@
-"""`--master spark://...`: a master and a worker compute the tables that one process computes. Needs Spark."""
+"""`--master spark://...`: a master and a worker compute the tables that one process computes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import spark
 from telemetry_world import World
 
 from plait_analytics import TABLES, Lake
@@ -22,15 +23,20 @@ from plait_analytics import TABLES, Lake
 PATIENCE_S = 240
 ALONE = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(5 * PATIENCE_S)]
+pytestmark = pytest.mark.timeout(5 * PATIENCE_S)
+
+
+@pytest.fixture(autouse=True)
+def needs_spark() -> None:
+    spark.require()
 
 
 @contextmanager
 def spark_class(name: str, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run one of Spark's own processes."""
     spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        pytest.skip("Spark is not here: make setup-analytics")
+    assert spec is not None
+    assert spec.origin is not None
     command = [str(Path(spec.origin).parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file, env=ALONE) as process:
         try:
@@ -62,8 +68,9 @@ def analyzed(home: Path, out: Path, *options: str) -> dict[str, pa.Table]:
     return {name: Lake(out).read(name) for name in TABLES}
 
 
-def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
-    home, port, web = World(4).run(800).write(tmp_path / "telemetry"), str(free_port()), str(free_port())
+@pytest.mark.parametrize("events", [60, pytest.param(800, marks=pytest.mark.nightly)])
+def test_a_cluster_gives_the_same_tables(tmp_path: Path, events: int) -> None:
+    home, port, web = World(4).run(events).write(tmp_path / "telemetry"), str(free_port()), str(free_port())
     master, worker = tmp_path / "master.log", tmp_path / "worker.log"
     with spark_class("master.Master", master, "--host", "127.0.0.1", "--port", port, "--webui-port", web):
         url = reported_text(master, r"spark://127\.0\.0\.1:\d+")
@@ -86,8 +93,6 @@ def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
 )
 def test_an_unreachable_cluster_is_reported_in_one_line(tmp_path: Path, master: str, why: str) -> None:
     """The Kubernetes client is in the wheel and connects to the configured API server."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("Spark is not here: make setup-analytics")
     home = World(4).run(50).write(tmp_path / "telemetry")
     command = [sys.executable, "-m", "plait", "analyze", str(home), "--engine", "spark", "--master", master]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_S, env=ALONE, check=False)

@@ -170,7 +170,9 @@ def test_rows_are_shown(home: Path, tmp_path: Path) -> None:
     run(home, "--out", out)
     shown = run("show", out, "brokers", "--json", "--last", 2)
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
-    assert [row["name"] for row in rows] == [row["name"] for row in Lake(out).read("brokers").to_pylist()[-2:]]
+    assert [row["broker_name"] for row in rows] == [
+        row["broker_name"] for row in Lake(out).read("brokers").to_pylist()[-2:]
+    ]
     assert "published" in run("show", out, "brokers").stdout.splitlines()[0]
     assert run("show", tmp_path / "nowhere", "brokers").exit_code == 1
     assert run("show", out, "nonsense").exit_code == 2
@@ -183,6 +185,6 @@ def test_the_reference_of_tables_agrees_with_the_code() -> None:
 
 
 def test_kinds_are_those_that_are_known() -> None:
-    assert {int(kind) for kind in RecordKind} == set(range(1, 12)), (
+    assert {int(kind) for kind in RecordKind} == set(range(1, 14)), (
         "a new kind: is it of events or a sample (counts.py)?"
     )

@@ -1,11 +1,7 @@
-"""`plait analyze live` as a process, killed at any moment: the tables equal those of an undisturbed run.
-
-Needs Spark and Java; skips without them.
-"""
+"""`plait analyze live` as a process, killed at any moment: the tables equal those of an undisturbed run."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -18,15 +14,16 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+import spark
 from telemetry_world import START_US, World
 
 from plait_analytics import Lake, take_inventory
-from plait_analytics.engines.java import JavaMissing, find_java
 from plait_analytics.records.batches import read_counts, slices_of
 from plait_analytics.records.counts import SCHEMA as COUNTS
 from plait_analytics.records.id_names import read_names
+from plait_analytics.records.words import IdNames
 from plait_analytics.tables.derive_tables import COUNTED, derive
-from plait_analytics.tables.lake import presented
+from plait_analytics.tables.presentation import presented
 from plait_core.telemetry import RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
@@ -42,13 +39,8 @@ pytestmark = pytest.mark.timeout(4 * PATIENCE_S)
 
 
 @pytest.fixture(autouse=True)
-def spark() -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("Spark is not here: make setup-analytics")
-    try:
-        find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
+def needs_spark() -> None:
+    spark.require()
 
 
 class Job:
@@ -98,8 +90,9 @@ def expected(home: Path) -> dict[str, pa.Table]:
     inventory = take_inventory([home])
     inventory.segments = [segment for segment in inventory.segments if segment.header.broker != 0x99]
     counts = pa.Table.from_batches(read_counts(slices_of(inventory.segments), WINDOW_US), COUNTS)
-    tables = derive(counts, read_names(inventory), window_us=WINDOW_US)
-    return {name: presented(name, table) for name, table in tables.items()}
+    names = read_names(inventory)
+    tables = derive(counts, names, window_us=WINDOW_US)
+    return {name: presented(name, table, IdNames(names)) for name, table in tables.items()}
 
 
 def batches(out: Path) -> int:

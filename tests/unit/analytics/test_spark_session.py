@@ -13,7 +13,7 @@ import pytest
 from plait_analytics.engines import jvm_class_archive
 
 spark_session = pytest.importorskip(
-    "plait_analytics.engines.spark_session", reason="Spark is not here: make setup-analytics"
+    "plait_analytics.engines.spark_session", reason="Spark is not installed: make setup-analytics"
 )
 
 

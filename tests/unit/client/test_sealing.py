@@ -150,7 +150,7 @@ async def told(subscription: plait.Subscription[Any]) -> str:
     reading = asyncio.ensure_future(subscription.next())
     try:
         async with asyncio.timeout(20):
-            async for notice in subscription.events():
+            async for notice in subscription.notices():
                 if isinstance(notice, plait.Gap):
                     return notice.reason
         raise AssertionError("it ended")

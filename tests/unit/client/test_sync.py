@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,6 +190,41 @@ def test_requests_callbacks_and_replies(url: str) -> None:
         assert asker.request({"a": 2, "b": 3})["sum"] == 5
 
 
+def test_a_responder_that_raises_fails_the_request(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with plait.sync.connect(url) as asker, plait.sync.connect(url) as server:
+
+        def answer(event: plait.sync.Event) -> None:
+            if event["late"]:
+                event.reply({"late": True})
+            raise ValueError("no such symbol")
+
+        with caplog.at_level(logging.CRITICAL, "plait"):
+            server.subscribe("has(late)").on(answer)
+            with pytest.raises(plait.RequestFailed, match="^ValueError: no such symbol"):
+                asker.request({"late": False}, timeout=20)
+            assert asker.request({"late": True}, timeout=20)["late"]
+            server.flush()
+        assert server.stats.published == 2  # one failure, one reply
+
+
+def test_an_exception_that_leaves_the_block_fails_the_request(url: str) -> None:
+    with plait.sync.connect(url) as asker, plait.sync.connect(url) as server, ThreadPoolExecutor(1) as pool:
+        requests = server.subscribe("ask == true")
+        asking = pool.submit(asker.request, {"ask": True}, timeout=20)
+        with pytest.raises(IndexError), requests:
+            for _ in requests:
+                raise IndexError("none left")
+        with pytest.raises(plait.RequestFailed, match="^IndexError: none left"):
+            asking.result(20)
+
+
+def test_reprs_show_the_state(url: str) -> None:
+    with plait.sync.connect(url, name="desk") as client, client.advertise("n > 0") as offer:
+        assert repr(client).startswith("<sync.Client desk: connected to ")
+        assert repr(client.subscribe("n > 0")) == "<sync.Subscription 'n > 0': open, 0 pending, 0 dropped>"
+        assert repr(offer).startswith("<sync.Advertisement 'n > 0': ")
+
+
 def test_a_durable_place_is_kept_between_clients(url: str) -> None:
     with plait.sync.connect(url) as sender:
         with plait.sync.connect(url) as client, client.subscribe("true", durable="me") as events:
@@ -213,9 +250,9 @@ def test_typed_events_and_notices(url: str) -> None:
         client.publish({"y": 1})
         client.publish(Point(4))
         assert points.next(5) == Point(4)
-        assert next(points.events()) == plait.Gap("not_convertible", 1, client.publisher, 1, 1)
+        assert next(points.notices()) == plait.Gap("not_convertible", 1, client.publisher, 1, 1)
         points.close()
-        assert list(points.events()) == []
+        assert list(points.notices()) == []
 
 
 def test_advertisements(url: str) -> None:
@@ -259,7 +296,7 @@ def test_the_sync_client_has_every_method_of_the_asyncio_client() -> None:
         "report_unusable",
         "cancel_workers",
     }
-    internal |= {"detach", "matching_changes", "take_opened", "unsealing"}
+    internal |= {"detach", "matching_changes", "reply_failure", "take_opened", "unsealing"}
     for asynchronous, sync in (
         (plait.Client, plait.sync.Client),
         (plait.Subscription, plait.sync.Subscription),

@@ -97,7 +97,7 @@ def test_a_broker_that_restarts_is_a_gap_and_nothing_worse() -> None:
             net.restart()
             await client.publish({"n": 1}, confirm="broker")
             assert (await events.next(5))["n"] == 1
-            async for notice in events.events():
+            async for notice in events.notices():
                 assert notice == plait.Gap("reconnected")
                 break
 
@@ -139,6 +139,26 @@ def test_without_the_broker_package_the_error_names_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(plait.testing, "entry_points", lambda **_: [])
     with pytest.raises(plait.NotAvailable, match="plait-broker"):
         installed_broker()
+
+
+@pytest.mark.parametrize(("start", "expected"), [("all", [0, 1, 2, 3, 4, 5]), (4, [3, 4, 5]), ("new", [5])])
+def test_a_durable_place_is_moved_while_it_is_held(start: str | int, expected: list[int]) -> None:
+    """Its holder reads on from there, though it has seen and acknowledged those events."""
+
+    async def story() -> None:
+        async with Network(delay_s=0.010) as network:
+            worker, operator = await network.connect(), await network.connect()
+            async with worker.subscribe("n >= 0", durable="d") as events:
+                for n in range(5):
+                    await operator.publish({"n": n}, confirm="broker")
+                assert [(await events.next(timeout=1))["n"] for _ in range(5)] == [0, 1, 2, 3, 4]
+                await operator.seek_durable("d", start, force=True)
+                await operator.publish({"n": 5}, confirm="broker")
+                assert [(await events.next(timeout=1))["n"] for _ in expected] == expected
+                with pytest.raises(TimeoutError):
+                    await events.next(timeout=1)
+
+    run(story())
 
 
 def test_a_durable_subscription_reads_what_was_published_before_it() -> None:

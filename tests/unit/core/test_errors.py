@@ -23,7 +23,7 @@ def test_hints_and_columns_are_shown() -> None:
     assert str(PlaitError("no")) == "no"
     assert str(PlaitError("no", hint="try yes")) == "no (try yes)"
     error = FilterSyntax("odd", text="a b", column=3, hint="even")
-    assert str(error) == "filter: odd (even) at column 3"
+    assert str(error) == "filter: odd at column 3 (even)"
     assert str(FilterTooComplex("big")) == "filter: big"
     assert not error.retryable
 

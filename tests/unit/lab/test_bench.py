@@ -152,17 +152,65 @@ def test_a_failed_figure_makes_the_exit_code_1_after_all_groups(
     assert [record["group"] for record in others] == ["second"] * 3
 
 
-def test_an_interrupted_run_leaves_nothing(
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (WrongAnswer("3 for 4"), 1), (ZeroDivisionError("a rate"), 1)]
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_group_that_dies_loses_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    as_json: bool,
+) -> None:
+    document = tmp_path / "BENCHMARKS.md"
+    seen: list[str] = []
+
+    def run(session: Session) -> Iterator[Figure]:
+        yield FIGURES[0]
+        seen.append(document.read_text(encoding="utf-8"))
+        seen.append(capsys.readouterr().out)
+        raise error
+
+    one_group(monkeypatch, run)
+    assert bench.main(["--write", str(document), *["--json"] * as_json]) == code
+    for text in (seen[0], document.read_text(encoding="utf-8")):
+        assert "| match p50 | 22.6 us" in text
+        assert "Incomplete" in text
+    out = seen[1] + capsys.readouterr().out
+    assert out.count("match p50") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["BENCHMARKS.md"]
+
+
+def test_the_groups_after_one_that_dies_are_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(session: Session) -> Iterator[Figure]:
         yield FIGURES[0]
-        raise KeyboardInterrupt
+        raise OSError("no such server")
+
+    groups = [Group("first", "", run), Group("second", "", lambda session: FIGURES)]
+    monkeypatch.setattr(bench, "find_groups", lambda progress: groups)
+    document = tmp_path / "BENCHMARKS.md"
+    assert bench.main(["--write", str(document)]) == 1
+    shown = capsys.readouterr()
+    assert "no such server" in shown.err
+    assert "first: ended with an error after 1 figures" in shown.err
+    assert document.read_text(encoding="utf-8").count("match p50") == 2
+    assert document.read_text(encoding="utf-8").count("Incomplete") == 1
+
+
+def test_a_figure_is_shown_when_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(session: Session) -> Iterator[Figure]:
+        yield FIGURES[0]
+        assert "match p50: 22.6 us" in capsys.readouterr().err
+        yield FIGURES[1]
 
     one_group(monkeypatch, run)
-    assert bench.main(["--write", str(tmp_path / "BENCHMARKS.md")]) == 130
-    assert not list(tmp_path.iterdir())
-    assert "interrupted" in capsys.readouterr().err
+    assert bench.main([]) == 0
 
 
 def test_a_wrong_answer_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -249,7 +249,7 @@ class BrokerConnections:
         known = self._links.get(link.neighbour)
         if known is not None and known[0] is link:
             del self._links[link.neighbour]
-            self._overlay.link_down(link.neighbour, now)
+            self._overlay.link_down(link.neighbour, now, link.closing or "the connection was lost")
             self.link_selection.down(link.neighbour)
         if link.caller.dialled:
             given_up = link.farewell == Code.LIMIT
@@ -294,7 +294,7 @@ class BrokerConnections:
 
     def _add_neighbour(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
         link.decoder.establish(link.version, keep_unknown=True)
-        link.neighbour = broker
+        link.become_link(broker, now)
         before = self._links.pop(broker, None)
         if before is not None:
             self._overlay.link_down(broker, now)

@@ -137,6 +137,8 @@ class InterestSync:
         """Filters that are being installed."""
         self._check_at = math.inf
         """The time of the next install timeout."""
+        self._hastened_at = -math.inf
+        """The last time at which a change of links shortened the retransmission timeouts."""
         self.unacked = False
         """Whether a peer may have unacked changes."""
         self.installed: list[int] = []
@@ -263,9 +265,10 @@ class InterestSync:
         """Whether `take_updates` may return or install something."""
         return bool(self.dirty or self.installing or self.unacked)
 
-    def take_updates(self, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
+    def take_updates(self, now: float, distance_us: Callable[[int], int | None]) -> list[InterestUpdate]:
         """Return the updates to send: new changes, and retransmissions. Equal ones for several brokers are one update,
-        and those of each broker come in their order."""
+        and those of each broker come in their order. `distance_us` returns the delay to a broker, None if it is out of
+        reach."""
         if not self.pending:
             self.due_at = math.inf
             return []
@@ -278,7 +281,8 @@ class InterestSync:
         for root, peer in self._peers.items():
             if not peer.unacked:
                 continue
-            if not reaches(root):
+            path_us = distance_us(root)
+            if path_us is None:
                 peer.again_at = max(peer.again_at, now + AGAIN_S)
                 continue
             changes = [change for change in peer.unacked if change.version > peer.sent]
@@ -290,7 +294,7 @@ class InterestSync:
             elif not changes:
                 continue
             if len(changes) == len(peer.unacked):  # a new change does not put off a retransmission
-                peer.again_at = now + peer.again_s
+                peer.again_at = now + peer.again_s + 2e-6 * path_us  # busy brokers make the path longer
             peer.sent = peer.version
             for place, change in enumerate(changes):
                 content = (
@@ -298,7 +302,7 @@ class InterestSync:
                     *(change.more, change.routing, change.within_us),
                 )
                 alike.setdefault((place, content), []).append((root, change.version, change.offers))
-        self._check_installed(now, reaches)
+        self._check_installed(now, distance_us)
         self.unacked = any(peer.unacked for peer in self._peers.values())
         deadline = self.next_deadline()
         self.due_at = math.inf if deadline is None else deadline
@@ -309,7 +313,14 @@ class InterestSync:
         return updates
 
     def retransmit_soon(self, now: float) -> None:
-        """Retransmit soon: a link came up or failed, so lost updates may get through now."""
+        """Retransmit soon: a link came up or failed, so lost updates may get through now.
+
+        Where links change all the time, as while an overlay starts, the timeouts double as usual: otherwise all brokers
+        would retransmit everything, and the load would delay the acks that they wait for.
+        """
+        if now - self._hastened_at < AGAIN_MAX_S:
+            return
+        self._hastened_at = now
         for peer in self._peers.values():
             peer.again_s, peer.again_at = AGAIN_S, min(peer.again_at, now + AGAIN_S)
 
@@ -482,10 +493,12 @@ class InterestSync:
         for number in removed:
             del peer.announced[number]
 
-    def _check_installed(self, now: float, reaches: Callable[[int], bool]) -> None:
+    def _check_installed(self, now: float, distance_us: Callable[[int], int | None]) -> None:
         """Move filters that no reachable broker has to ack any more to `installed`."""
         self._check_at = math.inf
-        peers = [(root, peer) for root, peer in self._peers.items() if reaches(root)] if self.installing else []
+        peers: list[tuple[int, PeerInterest]] = []
+        if self.installing:
+            peers = [(root, peer) for root, peer in self._peers.items() if distance_us(root) is not None]
         if not peers:
             self.installed += self.installing
             self.installing.clear()

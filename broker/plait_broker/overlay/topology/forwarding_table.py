@@ -8,7 +8,7 @@ on an event's path are never next hops again. That alone prevents loops while br
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from .link_state import HOP_US, LinkStateDatabase
@@ -72,6 +72,11 @@ class ForwardingTable:
             found.append((neighbour, round(neighbour.delay_us or neighbour.flooded_us) + HOP_US + distance))
         found.sort(key=lambda one: (one[1], one[0].id))
         return found
+
+    @property
+    def chosen(self) -> Mapping[int, int]:
+        """By destination that something was sent to, its next hop."""
+        return self._chosen
 
     def forget(self, to: int) -> None:
         """Forget a destination."""

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from typing import Final
 
 from plait_core.ids import new_id
+from plait_core.limits import NEIGHBOURS_MAX
+from plait_core.rate_limit import TokenBucket
 from plait_core.wire import Ping
 from plait_core.wire.frame_types.overlay_frames import LinkState
 
 from ..outputs import CloseLink, LogRemark, SendFrame
 from ..state import OverlayState
 from .neighbours import Neighbour
+
+FLOODS_PER_S: Final = 0.2
+FLOODS_BURST: Final = 6.0
+"""Rate of link states that one broker floods because delays have changed. A few show a change in full. Beyond them the
+delays are noise, as on an overloaded machine, and every broker verifies every link state, which adds to the load. OSPF
+floods a link state every five seconds at most, too."""
+
+STALL_S: Final = 0.1
+"""A timer that runs this late shows that the process has stalled."""
+
+STALLS_MAX: Final = 2.0
+"""The time that stalls of this process add to the detection bound at most, in detection bounds."""
 
 
 class LinkMonitor:
@@ -23,6 +39,9 @@ class LinkMonitor:
         """The earliest time at which a link can be dead."""
         self.due_at = state.now
         """When to call `tick`."""
+        self._stalls: deque[tuple[float, float]] = deque()
+        """When this process has stalled since the detection bound ago, and for how long."""
+        self._floods = TokenBucket(FLOODS_PER_S, FLOODS_BURST, state.now)
         self._version = -1
         """Version of our last link state."""
 
@@ -42,11 +61,15 @@ class LinkMonitor:
         state.flooding.link_up(broker)
         return True
 
-    def down(self, broker: int, now: float) -> None:
+    def down(self, broker: int, now: float, reason: str) -> None:
         """Remove a link, and retransmit the events that may have been in flight on it."""
         state = self._state
         if state.neighbours.pop(broker, None) is None:
             return
+        state.links_lost.pop(broker, None)
+        state.links_lost[broker] = reason
+        if len(state.links_lost) > NEIGHBOURS_MAX:
+            del state.links_lost[next(iter(state.links_lost))]
         state.flooding.link_down(broker)
         state.topology_changed(now)
         self.originate()
@@ -77,9 +100,9 @@ class LinkMonitor:
         state = self._state
         state.topology_changed(now)
         changed = [neighbour for neighbour in state.neighbours.values() if neighbour.should_flood(now)]
-        for neighbour in changed:
-            neighbour.note_flooded(now)
-        if changed:
+        if changed and (any(not neighbour.flooded_us for neighbour in changed) or self._floods.take(now)):
+            for neighbour in changed:
+                neighbour.note_flooded(now)
             self.originate()
 
     def tick(self, now: float) -> bool:
@@ -97,6 +120,20 @@ class LinkMonitor:
         self._compare(now)
         return True
 
+    def _detect_s(self, now: float) -> float:
+        """Return the detection bound, with the time for which this process has stalled in it.
+
+        While it stalls, answers wait unread. An overloaded machine would lose link after link otherwise, and every
+        loss and return adds to its load.
+        """
+        detect_s = self._state.settings.detect_s
+        late_s = now - self.due_at
+        if late_s > STALL_S:
+            self._stalls.append((now, late_s))
+        while self._stalls and now - self._stalls[0][0] > detect_s:
+            self._stalls.popleft()
+        return detect_s + min(sum(late_s for _, late_s in self._stalls), STALLS_MAX * detect_s)
+
     def _ping(self, neighbour: Neighbour, now: float) -> None:
         nonce = new_id(self._state.randomness)
         neighbour.ping(nonce, now)
@@ -104,12 +141,12 @@ class LinkMonitor:
 
     def _close_dead(self, now: float) -> None:
         """Close dead links, and compute when the next one can be dead."""
-        state, detect_s = self._state, self._state.settings.detect_s
+        state, detect_s = self._state, self._detect_s(now)
         for neighbour in list(state.neighbours.values()):
             if now >= neighbour.dies_at(detect_s):
                 state.counts["links_dead"] += 1
                 state.outputs.append(CloseLink(neighbour.link, f"{neighbour.name} is silent"))
-                self.down(neighbour.id, now)
+                self.down(neighbour.id, now, f"{neighbour.name} has been silent for {detect_s:.3g} s")
         deaths = [neighbour.dies_at(detect_s) for neighbour in state.neighbours.values()]
         self._dead_at = min(deaths, default=math.inf)
         self.due_at = min(self._heartbeat_at, self._dead_at)

@@ -86,7 +86,7 @@ class Membership:
             neighbour = state.neighbours.get(known.origin)
             if neighbour is not None:
                 state.outputs.append(CloseLink(neighbour.link, f"{neighbour.name} has restarted"))
-                self._links.down(known.origin, now)
+                self._links.down(known.origin, now, f"{neighbour.name} has restarted")
 
     def _report_claim(self, name: str) -> None:
         state = self._state

@@ -1,8 +1,8 @@
 """A broker's configuration: a TOML file, overridden by environment variables, overridden by the command line.
 
-    name = "north"                                  # [A-Za-z0-9._-], in metrics and shown to clients
+    name = "north"                                  # [A-Za-z0-9._-], in metrics and shown to clients; else broker-PORT
     listen = "127.0.0.1:4680"                       # port 0: any
-    http = "127.0.0.1:4681"                         # or "off"
+    http = "127.0.0.1:4681"                         # or "off"; by default one port above `listen`
     data = "/var/lib/plait"                         # the event log; without it nothing is durable
     tables = "/var/lib/plait-tables"                # output of plait analyze --out, for the page /analytics
 
@@ -268,11 +268,13 @@ def _as_toml(path: KeyPath, value: str) -> object:
 
 def _configuration(root: ConfigSection) -> Configuration:
     base = Configuration()
-    name = root.text("name") or base.name
+    listen = _endpoint(root, "listen") or base.listen
+    usual = listen.port in (0, base.listen.port)
+    name = root.text("name") or (base.name if usual else f"{base.name}-{listen.port}")
     if not _NAME.match(name):
         raise root.error("name", "is 1 to 64 letters, digits, dots, dashes and underscores")
-    listen = _endpoint(root, "listen") or base.listen
-    http = None if root.text("http") == "off" else _endpoint(root, "http") or base.http
+    beside = base.http if usual or base.http is None else replace(base.http, port=(listen.port + 1) % 65_536)
+    http = None if root.text("http") == "off" else _endpoint(root, "http") or beside
     settings, connection_limits = _limits(root.section("limits"))
     overlay = read_overlay(root.section("overlay"))
     found = Configuration(

@@ -15,11 +15,13 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.metrics_core import InfoMetricFamily, Metric
 
 from plait_core.errors import FrameFault
-from plait_core.wire.frame_types.session_frames import Code
+from plait_core.wire.frame_types.session_frames import Code, Unseen
 
-from ...drop_reasons import DropReason
+from ...clients.client_reports import OUTCOMES as REPORTED
+from ...drop_reasons import DropReason, count_late
 from ...histograms import DelayHistogram
 from ...pipeline.sealed_matching import OUTCOMES
+from .durable_metrics import durable_metrics
 from .metric_types import counter, counters, gauge, histogram
 from .overlay_metrics import overlay_metrics
 
@@ -102,6 +104,8 @@ class BrokerCollector:
         if broker is not None:
             yield from _counted(broker)
             yield from _held(broker)
+            yield from durable_metrics(broker)
+            yield from _reported(broker, monotonic())
             yield from overlay_metrics(broker, monotonic())
         stats, telemetry = self._log_stats(), self._telemetry()
         if stats is not None:
@@ -135,8 +139,8 @@ def _counted(broker: BrokerView) -> Iterator[Metric]:
                     counts.delivery_delays)  # fmt: skip
     yield counter(
         "plait_events_late",
-        "Deliveries written after their bound, to subscribers that accept late events.",
-        counts.late,
+        "Late events: beyond the delay bound of their subscription, dropped or delivered with a flag.",
+        count_late(counts.dropped, counts.late),
     )
     yield histogram(
         "plait_waiting_seconds", "How long deliveries that could not be written at once waited.", counts.waiting_times
@@ -168,6 +172,20 @@ def _held(broker: BrokerView) -> Iterator[Metric]:
     yield gauge("plait_slow_consumers", "Subscriptions whose queue is half full or more.", waiting.slow)
     yield gauge("plait_unconfirmed_events", "Events that wait for confirmation.", len(broker.confirmations))
     yield gauge("plait_draining", "1 while the broker stops.", int(broker.draining))
+
+
+def _reported(broker: BrokerView, now: float) -> Iterator[Metric]:
+    counts, reports = broker.counters, broker.client_reports
+    reasons = [reason for reason in Unseen if reason is not Unseen.WAITING]
+    yield counter("plait_client_events_handed_out", "Deliveries that clients have handed to their applications.",
+                  counts.handed_out)  # fmt: skip
+    yield counters("plait_client_events_dropped", "Deliveries that clients have dropped, by reason.", "reason", reasons,
+                   counts.client_dropped)  # fmt: skip
+    yield gauge("plait_client_events_waiting", "Deliveries in the buffers of clients.", reports.waiting)
+    yield gauge("plait_losing_subscriptions", "Subscriptions whose clients dropped events within the last minute.",
+                reports.losing(now))  # fmt: skip
+    yield counters("plait_client_reports", "Reports of clients about their deliveries, by outcome.", "outcome",
+                   REPORTED, counts.client_reports)  # fmt: skip
 
 
 def _logged(stats: LogStats) -> Iterator[Metric]:

@@ -1,16 +1,18 @@
 // The analytics page: recorded telemetry over hours and days, from the tables that `plait analyze` writes.
 
 import { themed, requestToken } from "./chrome.js";
-import { bytes, count, el, find, ms, percent, put, setText, svg, Table } from "./dom.js";
+import { bytes, count, el, find, ms, percent, put, roundStep, setText, svg, Table } from "./dom.js";
 import { getJson } from "./feed.js";
 
 const TABLES = ["brokers", "subscriptions", "selectivity", "flows", "similarity", "incidents", "journeys", "links"];
 const RANGES = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["all", Infinity]];
+const REFRESH_MS = 5000;
 const COLOURS = ["--accent", "--slow", "--good", "--bad"];
 
 let tables = {};
 let range = Infinity;
 let names = new Map();
+let shown = null;
 
 async function load(path) {
   for (;;) {
@@ -25,20 +27,31 @@ async function load(path) {
 
 async function begin() {
   themed(draw);
+  for (;;) {
+    await refresh();
+    await new Promise((resolve) => setTimeout(resolve, REFRESH_MS));
+  }
+}
+
+/** Load the tables if they have changed. */
+async function refresh() {
   const main = find("#main");
   try {
     const index = await load("/api/v1/analytics");
+    const version = JSON.stringify([index.digest, index.records]);
+    if (version === shown) return;
     if (!Object.keys(index.tables).length) {
       main.replaceChildren(empty(index.hint));
       return;
     }
     const found = await Promise.all(TABLES.filter((name) => index.tables[name]).map(async (name) => [name, objects(await load(`/api/v1/analytics/${name}`))]));
     tables = Object.fromEntries(found);
-    names = new Map((tables.brokers ?? []).map((row) => [row.broker, row.name || row.broker]));
+    names = new Map((tables.brokers ?? []).map((row) => [row.broker, row.broker_name || row.broker]));
     setText(find("#where"), `${count(index.records)} records, windows of ${index.window_us / 1e6} s, by ${index.engine}`);
+    shown = version;
     draw();
   } catch (error) {
-    main.replaceChildren(panel("Analytics", "", el("p", { class: "bad" }, error.message)));
+    if (shown === null) main.replaceChildren(panel("Analytics", "", el("p", { class: "bad" }, error.message)));
   }
 }
 
@@ -84,18 +97,20 @@ function chart(series, shown) {
   const times = [...new Set(series.flatMap(([, values]) => [...values.keys()]))].sort((a, b) => a - b);
   if (!times.length) return el("p", { class: "empty" }, "nothing in this time");
   const [width, height, left, foot] = [640, 220, 62, 20];
-  const most = Math.max(1e-9, ...series.flatMap(([, values]) => [...values.values()].filter((v) => v !== null)));
+  const greatest = Math.max(1e-9, ...series.flatMap(([, values]) => [...values.values()].filter((v) => v !== null)));
+  const step = roundStep(greatest);
+  const steps = Math.ceil(greatest / step - 1e-9);
+  const most = step * steps;
   const x = (time) => left + ((width - left - 8) * (time - times[0])) / Math.max(1, times.at(-1) - times[0]);
   const y = (value) => 8 + (height - foot - 8) * (1 - value / most);
   const drawing = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": series.map(([name]) => name).join(", ") });
-  for (const part of [0, 0.25, 0.5, 0.75, 1]) {
-    drawing.append(svg("path", { class: "rule", d: `M${left} ${y(most * part)}H${width - 8}` }), svg("text", { class: "tick", x: left - 6, y: y(most * part) + 3.5, "text-anchor": "end" }, shown(most * part)));
+  for (let at = 0; at <= steps; at += 1) {
+    const value = Number((at * step).toPrecision(12));
+    drawing.append(svg("path", { class: "rule", d: `M${left} ${y(value)}H${width - 8}` }), svg("text", { class: "tick value", x: left - 6, y: y(value) + 3.5, "text-anchor": "end" }, shown(value)));
   }
-  const days = times.at(-1) - times[0] > 86400;
-  for (let at = 0; at < 5; at += 1) {
-    const time = times[0] + ((times.at(-1) - times[0]) * at) / 4;
-    const when = new Date(time * 1000);
-    drawing.append(svg("text", { class: "tick", x: x(time), y: height - 5, "text-anchor": at === 0 ? "start" : at === 4 ? "end" : "middle" }, days ? when.toLocaleDateString([], { day: "numeric", month: "short", hour: "2-digit" }) : when.toLocaleTimeString([], { hour12: false })));
+  for (const time of roundTimes(times[0], times.at(-1))) {
+    const part = (time - times[0]) / Math.max(1, times.at(-1) - times[0]);
+    drawing.append(svg("text", { class: "tick time", x: x(time), y: height - 5, "text-anchor": part < 0.05 ? "start" : part > 0.95 ? "end" : "middle" }, moment(time, times.at(-1) - times[0])));
   }
   const legend = el("div", { class: "legend" });
   series.forEach(([name, values], at) => {
@@ -107,6 +122,24 @@ function chart(series, shown) {
     legend.append(el("span", {}, svg("svg", { width: 26, height: 10 }, svg("path", { class: "series", d: "M1 5H25", stroke: colour, "stroke-dasharray": dash })), name));
   });
   return el("div", {}, drawing, legend);
+}
+
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+
+/** Round times of the local clock between two times, at most six. */
+function roundTimes(first, last) {
+  const step = TIME_STEPS.find((one) => (last - first) / one <= 5) ?? Math.ceil((last - first) / 5 / 604800) * 604800;
+  const zone = new Date(first * 1000).getTimezoneOffset() * 60;
+  const found = [];
+  for (let time = Math.ceil((first - zone) / step) * step + zone; time <= last; time += step) found.push(time);
+  return found.length ? found : [first];
+}
+
+function moment(time, span) {
+  const when = new Date(time * 1000);
+  if (span > 2 * 86400) return when.toLocaleDateString([], { day: "numeric", month: "short" });
+  const parts = [when.getHours(), when.getMinutes(), ...(span < 300 ? [when.getSeconds()] : [])];
+  return parts.map((part) => String(part).padStart(2, "0")).join(":");
 }
 
 function summed(rows, name) {
@@ -217,7 +250,7 @@ function incidents() {
     { title: "What", text: (row) => `${row.entity} ${brokerName(row.broker)}${row.subject ? ` ${brokerName(row.subject)}` : ""}` },
     { title: "Measure", width: "110", text: (row) => row.measure },
     { title: "Is", width: "66", num: true, text: (row) => count(row.value), mood: () => "warn" },
-    { title: "Usually", width: "66", num: true, text: (row) => count(row.baseline) },
+    { title: "Usually", width: "66", num: true, text: (row) => count(row.usual) },
   ], "no incidents");
 }
 

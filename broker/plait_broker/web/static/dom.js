@@ -81,6 +81,13 @@ export function age(seconds) {
   return seconds < 172800 ? Math.round(seconds / 3600) + " h" : Math.round(seconds / 86400) + " d";
 }
 
+/** A round step of 1, 2 or 5 times a power of ten, so that about `parts` steps make `most`. */
+export function roundStep(most, parts = 4) {
+  const rough = most / parts;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5].find((digit) => rough <= digit * power * 1.0001) ?? 10);
+}
+
 // --- small drawings -----------------------------------------------------------------------------------------------------
 
 /** A line over time, filled below; null leaves a gap. */
@@ -158,7 +165,7 @@ export class Table {
   line(key) {
     const line = el("tr", this.select ? { tabindex: -1, click: () => this.select(key), "aria-selected": "false" } : {});
     line.dataset.key = key;
-    for (const column of this.columns) line.append(el("td", { class: [column.num && "num", column.mono && "mono"].filter(Boolean).join(" ") || null }));
+    for (const column of this.columns) line.append(el("td", { class: [column.num && "num", column.mono && "mono"].filter(Boolean).join(" ") || null, "data-title": column.title }));
     return line;
   }
 

@@ -10,7 +10,7 @@ const TOKEN = "plait-token";
 export async function getJson(path) {
   const answer = await fetch(path, { headers: headers(), cache: "no-store" });
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(body.error || `the broker answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(body.error || `the broker answered ${answer.status}`), { status: answer.status, facts: body });
   return body;
 }
 

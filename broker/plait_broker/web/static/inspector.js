@@ -13,12 +13,18 @@ export class Inspector {
     this.body = find(".body", panel);
     this.button = find("#clear");
     this.button.addEventListener("click", clear);
+    this.panel = panel;
+    this.place = panel.parentElement; // keeps the panel's place while it is a drawer
+    new IntersectionObserver(([entry]) => {
+      this.inPlace = entry.intersectionRatio > 0.5;
+      this.bringIntoSight();
+    }, { threshold: [0.5] }).observe(this.place);
     this.draw({});
   }
 
   async choose(selected, state) {
     const turn = (this.turn += 1);
-    Object.assign(this, { selected, answer: null, shown: "" });
+    Object.assign(this, { selected, answer: null, shown: "", moved: true });
     this.button.hidden = !selected;
     this.highlight(NOTHING);
     this.draw(state);
@@ -33,6 +39,25 @@ export class Inspector {
       if (turn === this.turn) this.answer = { error: error.message };
     }
     if (turn === this.turn) this.draw(state);
+  }
+
+  /** Show the details where they are seen: in their place, or over the page if that is scrolled away. */
+  bringIntoSight() {
+    const drawer = Boolean(this.selected) && !this.inPlace;
+    const opens = drawer && !this.panel.classList.contains("drawer");
+    if (opens) this.place.style.minHeight = `${this.place.offsetHeight}px`; // so that nothing below moves
+    this.panel.classList.toggle("drawer", drawer);
+    if (!drawer) {
+      this.place.style.minHeight = "";
+      return;
+    }
+    const chosen = find('#main [aria-selected="true"]:not([role="tab"])');
+    if (!chosen || !(opens || this.moved)) return;
+    this.moved = false;
+    const row = chosen.getBoundingClientRect();
+    this.panel.classList.toggle("left", row.left + row.width / 2 > innerWidth / 2);
+    const sheet = this.panel.getBoundingClientRect();
+    if (sheet.width > 0.9 * innerWidth && row.bottom > sheet.top) scrollBy({ top: row.bottom - sheet.top + 8 });
   }
 
   /** Redraw only if the content has changed. */
@@ -101,7 +126,7 @@ function link(state, key) {
     el("p", { class: "what" }, pair.ends.map((end) => name(state, end)).join(" – ")),
     ...pair.directions.flatMap((one) => [
       el("h3", {}, `${name(state, one.from)} to ${name(state, one.to)}`),
-      facts([["State", one.state], ["Delay", ms(one.delay_ms)], ["Jitter", ms(one.jitter_ms)], ["Pings lost", percent(one.loss)], ["Events", `${count(one.rate ?? 0)}/s, ${count(one.events ?? 0)} in all`], ["Waiting", bytes(one.pending_bytes)]]),
+      facts([["State", one.state], ["Delay", ms(one.delay_ms)], ["Jitter", ms(one.jitter_ms)], ["Loss", `${percent(one.loss)} of pings`], ["Events", `${count(one.rate ?? 0)}/s, ${count(one.events ?? 0)} in all`], ["Waiting", bytes(one.pending_bytes)]]),
     ]),
   ]];
 }
@@ -109,14 +134,18 @@ function link(state, key) {
 function subscription(state, key, answer) {
   const row = state.subscriptions?.[key];
   if (!row) return ["Subscription", [el("p", { class: "empty" }, "it has ended, or is not among those shown")]];
-  const dropped = Object.entries(row.dropped).map(([reason, n]) => `${reason} ${count(n)}`).join(", ");
+  const reasons = (counts) => Object.entries(counts).map(([reason, n]) => `${reason} ${count(n)}`).join(", ");
   return ["Subscription", [
     el("p", { class: "what mono" }, row.filter),
     facts([
-      ["Client", `${row.client || "unnamed"}, at ${row.at}/${row.number}${row.connected ? "" : ", away"}${row.durable ? ", durable" : ""}`],
-      ["Delivered", count(row.delivered)], ["Dropped", dropped || "nothing"], ["Late", row.within_ms ? count(row.late) : ""],
+      ["Client", `${row.client || "unnamed"}, at ${row.at}/${row.number}${row.connected ? "" : ", away"}`],
+      ["Durable", row.durable ? `${row.durable}, ${row.connected ? "held" : row.seen_s === null ? "no client seen" : `last held ${age(row.seen_s)} ago`}` : ""],
+      ["Delivered", count(row.delivered)], ["Dropped", reasons(row.dropped) || "nothing"], ["Late", row.within_ms ? count(row.late) : ""],
       ["Bound", row.within_ms ? `${ms(row.within_ms)}; median ${ms(row.p50_ms)}, 99% ${ms(row.p99_ms)}` : "none requested"],
-      ["Waiting", row.pending ? `${count(row.pending)}, ${bytes(row.pending_bytes)}` : "nothing"],
+      ["Waiting", (row.pending ? `${count(row.pending)}, ${bytes(row.pending_bytes)}${row.oldest_s === null ? "" : `, the oldest ${age(row.oldest_s)} old`}` : "nothing") + (row.counted ? "" : ", still counting")],
+      ["Handed out", row.handed_out === null ? "not reported" : count(row.handed_out)],
+      ["In its client", row.client_waiting === null ? "not reported" : `${count(row.client_waiting)} waiting`],
+      ["Dropped there", row.handed_out === null ? "not reported" : reasons(row.client_dropped) || "nothing"],
     ]),
     el("h3", {}, "Trees"),
     ...treeList(state, row, answer),

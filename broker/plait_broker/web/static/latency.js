@@ -13,6 +13,8 @@ const HIGHEST = 25; // 17 to 34 s
 const LEFT = 52;
 const FOOT = 20;
 const HEAD = 8;
+const STEP_S = 2; // of the history
+const TIMES_S = [10, 30, 60, 120, 300];
 
 export class Latency {
   constructor(panel) {
@@ -109,12 +111,13 @@ export class Latency {
 
   grid(pen, { width, height, low, high, tall, colour }) {
     pen.textAlign = "right";
-    for (let bits = low; bits <= high; bits += high - low > 12 ? 2 : 1) {
-      const y = height - FOOT - (bits - low + 1) * tall;
+    this.ticks = roundDelays(low, high);
+    for (const us of this.ticks) {
+      const y = height - FOOT - (Math.log2(us) - low + 1) * tall;
       pen.fillStyle = colour("--line");
       pen.fillRect(LEFT, Math.round(y), width - LEFT, 1);
       pen.fillStyle = colour("--muted");
-      pen.fillText(power(bits), LEFT - 6, y + 4);
+      pen.fillText(delay(us), LEFT - 6, y + 4);
     }
   }
 
@@ -141,10 +144,11 @@ export class Latency {
   times(pen, { first, left, step, width, height, colour }) {
     pen.fillStyle = colour("--muted");
     pen.textAlign = "center";
-    const every = Math.max(1, Math.round(90 / step));
-    for (let at = this.history.length - 1 - (this.history.length % every); at >= first; at -= every) {
+    const every = TIMES_S.find((seconds) => (seconds / STEP_S) * step >= 76) ?? TIMES_S.at(-1);
+    for (let at = Math.max(1, first); at < this.history.length; at += 1) {
+      const [before, now] = [this.history[at - 1].at, this.history[at].at].map((wall) => Math.floor(wall / every));
       const x = left + (at - first + 0.5) * step;
-      if (x < width - 30 && x > LEFT + 20) pen.fillText(clock(this.history[at].at), x, height - 4);
+      if (before !== now && x < width - 30 && x > LEFT + 20) pen.fillText(clock(now * every), x, height - 4);
     }
   }
 
@@ -158,7 +162,15 @@ export class Latency {
   }
 }
 
-const power = (bits) => ms(2 ** bits / 1000).replace(/\.0+ /, " ").replace(/(\.\d)\d /, "$1 ");
+/** Round delays in microseconds between two powers of two: 1, 2 and 5 of each power of ten, or 1 alone if they are many. */
+export function roundDelays(low, high) {
+  const digits = high - low > 9 ? [1] : [1, 2, 5];
+  const found = [];
+  for (let power = 1; power <= 2 ** high; power *= 10) for (const digit of digits) if (digit * power >= 2 ** (low - 1) && digit * power <= 2 ** high) found.push(digit * power);
+  return found;
+}
+
+const delay = (us) => (us < 1000 ? `${us} µs` : us < 1e6 ? `${us / 1000} ms` : `${us / 1e6} s`);
 
 /** The range of rows with a margin of one, and never so few that noise looks significant. */
 function span(columns) {

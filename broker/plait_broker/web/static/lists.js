@@ -7,6 +7,9 @@ const KEPT = 90; // samples of a link's delay
 
 const total = (counts) => Object.values(counts ?? {}).reduce((sum, n) => sum + n, 0);
 
+/** What the broker and the client of a subscription hold, and what they have dropped. A backlog has what the client holds. */
+const waiting = (row) => row.pending + (row.durable ? 0 : row.client_waiting ?? 0);
+
 export class Links {
   constructor(panel, select) {
     this.meta = find(".meta", panel);
@@ -17,7 +20,7 @@ export class Links {
       { title: "State", width: "62", text: (row) => row.state, mood: (row) => (row.state === "up" ? "muted" : "bad") },
       { title: "Delay", width: "72", num: true, text: (row) => ms(row.delay_ms) },
       { title: "Jitter", width: "66", num: true, text: (row) => ms(row.jitter) },
-      { title: "Lost", width: "46", num: true, text: (row) => percent(row.loss), mood: (row) => (row.loss > 0 ? "bad" : "") },
+      { title: "Loss", width: "46", num: true, text: (row) => percent(row.loss), mood: (row) => (row.loss > 0 ? "bad" : "") },
       { title: "Events", width: "64", num: true, text: (row) => `${count(row.rate)}/s` },
       { title: "Waiting", width: "64", num: true, text: (row) => bytes(row.pending) },
       { title: "Delay history", width: "88", draw: (cell, row) => this.spark(cell, row) },
@@ -59,11 +62,14 @@ export class Subscriptions {
   constructor(panel, select) {
     this.meta = find(".meta", panel);
     this.table = new Table(find(".body", panel), [
-      { title: "Client", width: "22%", text: (row) => row.client || "unnamed", mood: (row) => (row.connected ? "" : "muted") },
+      { title: "Client", width: "22%", text: (row) => row.client || row.durable || "unnamed", mood: (row) => (row.connected ? "" : "muted") },
       { title: "At", width: "15%", text: (row) => `${row.at}/${row.number}` },
       { title: "Filter", mono: true, text: (row) => row.filter },
       { title: "Delivered", width: "72", num: true, text: (row) => count(row.delivered) },
-      { title: "Missed", width: "60", num: true, text: (row) => count(row.missed), mood: (row) => (row.missed ? "bad" : "muted") },
+      { title: "Handed out", width: "80", num: true, text: (row) => (row.handed_out === null ? "" : count(row.handed_out)), mood: (row) => (total(row.client_dropped) ? "warn" : "") },
+      { title: "Waiting", width: "66", num: true, text: (row) => (row.pending ? count(row.pending) : ""), mood: (row) => (row.connected ? "" : "bad") },
+      { title: "Lost", width: "52", num: true, text: (row) => count(row.lost), mood: (row) => (row.lost ? "bad" : "muted") },
+      { title: "Late", width: "52", num: true, text: (row) => count(row.late), mood: (row) => (row.late ? "warn" : "muted") },
     ], { select: (key) => select("subscription", key), empty: "no subscriptions yet: plait sub \"price > 100\"", label: "Subscriptions" });
   }
 
@@ -102,9 +108,8 @@ export class Bounds {
 
 /** The share of deliveries that were in time. */
 function kept(row) {
-  const late = row.late + (row.dropped.late ?? 0) + (row.dropped.expired ?? 0);
-  const all = row.delivered + total(row.dropped);
-  return all ? 1 - late / all : null;
+  const all = row.delivered + (row.dropped.late ?? 0);
+  return all ? 1 - row.late / all : null;
 }
 
 /** Median and 99% as bars, the bound as a mark at two thirds. */
@@ -127,14 +132,14 @@ export class Slow {
     this.meta = find(".meta", panel);
     this.table = new Table(find(".body", panel), [
       { title: "Client", text: (row) => `${row.client || "unnamed"} at ${row.at}` },
-      { title: "Waiting", width: "62", num: true, text: (row) => count(row.pending), mood: (row) => (row.slow ? "warn" : "") },
-      { title: "Dropped", width: "62", num: true, text: (row) => count(total(row.dropped)), mood: (row) => (total(row.dropped) ? "bad" : "muted") },
+      { title: "Waiting", width: "62", num: true, text: (row) => count(waiting(row)), mood: (row) => (row.slow ? "warn" : "") },
+      { title: "Lost", width: "62", num: true, text: (row) => count(row.lost), mood: (row) => (row.lost ? "bad" : "muted") },
     ], { select: (key) => select("subscription", key), limit: 7, empty: "no slow consumers", label: "Slow consumers" });
   }
 
   update(state) {
-    const rows = Object.entries(state.subscriptions ?? {}).filter(([, row]) => row.slow || row.pending || row.dropped.outbox_items || row.dropped.outbox_bytes);
-    rows.sort(([, a], [, b]) => b.pending - a.pending || total(b.dropped) - total(a.dropped));
+    const rows = Object.entries(state.subscriptions ?? {}).filter(([, row]) => row.slow || row.pending || row.dropped.outbox_items || row.dropped.outbox_bytes || row.client_dropped.queue_full);
+    rows.sort(([, a], [, b]) => waiting(b) - waiting(a) || b.lost - a.lost);
     this.table.update(rows);
     setText(this.meta, rows.length ? bytes(rows.reduce((sum, [, row]) => sum + row.pending_bytes, 0)) : "");
   }

@@ -7,6 +7,7 @@ import { IncidentsPanel } from "./incidents.js";
 import { Inspector } from "./inspector.js";
 import { Latency } from "./latency.js";
 import { Bounds, Links, ResourcesPanel, Security, Slow, Subscriptions } from "./lists.js";
+import { Mover, insteadOf, links as pageLinks, otherPages } from "./other_pages.js";
 import { Strip } from "./strip.js";
 import { Tail } from "./tail.js";
 import { Topology } from "./topology.js";
@@ -15,6 +16,7 @@ let selected = null;
 let paused = false;
 let dirty = new Set();
 let due = false;
+const mover = new Mover();
 
 const panel = (id) => find(`#${id}`);
 const feed = new Feed("/api/v1/overview/stream", changed, connectionChanged, requestToken);
@@ -71,7 +73,8 @@ function redrawAll() {
 
 function place() {
   const { name = "", version = "" } = feed.state.about ?? {};
-  panel("where").replaceChildren("seen from ", el("b", {}, name), version && version !== "unknown" ? `, version ${version}` : "");
+  const instead = insteadOf() && insteadOf() !== name ? `, as ${insteadOf()} does not answer` : "";
+  panel("where").replaceChildren("seen from ", el("b", {}, name), version && version !== "unknown" ? `, version ${version}` : "", instead);
 }
 
 function select(kind, id) {
@@ -79,6 +82,7 @@ function select(kind, id) {
   tail.mark(selected?.kind === "event" ? selected.id : null);
   inspector.choose(selected, feed.state);
   redrawAll();
+  requestAnimationFrame(() => inspector.bringIntoSight());
 }
 
 function connectionChanged(state, detail) {
@@ -87,8 +91,14 @@ function connectionChanged(state, detail) {
   const banner = panel("banner");
   banner.hidden = state === "live";
   const name = feed.state.about?.name ?? "The broker";
-  if (state === "live") setText(banner, "");
-  else setText(banner, `${name}: ${detail}. Reconnecting…${feed.receivedAt ? ` The data shown is of ${clock(feed.receivedAt / 1000)}.` : ""}`);
+  if (state === "live") {
+    mover.found();
+    setText(banner, "");
+  } else {
+    const shown = feed.receivedAt ? ` The data shown is of ${clock(feed.receivedAt / 1000)}.` : "";
+    banner.replaceChildren(`${name}: ${detail}. Reconnecting…${shown}`, ...pageLinks(otherPages(feed.state)));
+    mover.lost(feed.state);
+  }
   document.title = state === "live" ? `${name} · Plait` : "lost · Plait";
   if (state === "live") tail.refresh();
 }

@@ -2,13 +2,11 @@
 
 import { count, el, ms, percent, put, setText, Spark } from "./dom.js";
 
-const HARMLESS = new Set(["unmatched", "duplicate"]);
-
 const STATS = [
   { name: "Delivered", unit: "/s", value: (now) => count(now.delivered_s), history: "delivered_s" },
   { name: "Published", unit: "/s", value: (now) => count(now.published_s), history: "published_s", why: (now) => (now.reasons?.unmatched ? `${count(now.reasons.unmatched)} unmatched` : "") },
-  { name: "Lost", unit: "/s", value: (now) => count(now.dropped_s), history: "dropped_s", mood: (now) => now.dropped_s > 0 && "bad", why: reasons },
-  { name: "Late", unit: "", value: late, history: "late_s", mood: (now) => now.late_s > 0 && "warn", why: (now) => (now.late_s ? `${count(now.late_s)}/s over bound` : "") },
+  { name: "Lost", unit: "/s", value: (now) => count(now.lost_s), history: "lost_s", mood: (now) => now.lost_s > 0 && "bad", why: reasons },
+  { name: "Late", unit: "", value: late, history: "late_s", mood: (now) => now.late_s > 0 && "warn", why: (now) => (now.late_s ? `${count(now.late_s)}/s over bound${now.reasons?.late ? ", dropped" : ""}` : "") },
   { name: "Delay, median", unit: "", value: (now) => ms(now.p50_ms), history: "p50_ms" },
   { name: "Delay, 99%", unit: "", value: (now) => ms(now.p99_ms), history: "p99_ms", why: (now) => (now.p999_ms == null ? "" : `99.9%: ${ms(now.p999_ms)}`) },
   { name: "Brokers up", unit: (now) => `of ${now.brokers}`, value: (now) => count(now.brokers_up), mood: (now) => now.brokers_up < now.brokers && "bad" },
@@ -19,12 +17,12 @@ const STATS = [
 ];
 
 function reasons(now) {
-  const found = Object.entries(now.reasons ?? {}).filter(([reason]) => !HARMLESS.has(reason));
-  return found.sort((a, b) => b[1] - a[1]).map(([reason, rate]) => `${reason} ${count(rate)}`).join(", ");
+  return Object.entries(now.lost_reasons ?? {}).sort((a, b) => b[1] - a[1]).map(([reason, rate]) => `${reason} ${count(rate)}`).join(", ");
 }
 
+// The share of the events beyond their bound among those that were to be delivered.
 function late(now) {
-  const all = now.delivered_s || 0;
+  const all = (now.delivered_s || 0) + (now.reasons?.late || 0);
   return percent(all ? Math.min(1, (now.late_s || 0) / all) : 0);
 }
 

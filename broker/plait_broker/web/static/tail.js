@@ -5,10 +5,11 @@ import { clock, count, el, find, put, setText } from "./dom.js";
 
 const EVERY_MS = 2000;
 const TYPING_MS = 250;
+const CHARACTER_PX = 7.3; // of the monospaced font
 
 export class Tail {
   constructor(panel, select, onEvents) {
-    Object.assign(this, { select, onEvents, paused: false, filter: "", rows: new Map(), seen: new Map(), turn: 0 });
+    Object.assign(this, { select, onEvents, paused: false, filter: "", refused: "", rows: new Map(), seen: new Map(), turn: 0 });
     this.meta = find(".meta", panel);
     this.problem = find("#problem");
     this.box = find("#filter");
@@ -39,26 +40,39 @@ export class Tail {
 
   async refresh() {
     const turn = (this.turn += 1);
+    const filter = this.filter === this.refused ? "" : this.filter; // a refused filter is not sent again
     const query = new URLSearchParams();
-    if (this.filter) query.set("filter", this.filter);
-    if (this.filter && this.matching.checked) query.set("matching", "1");
+    if (filter) query.set("filter", filter);
+    if (filter && this.matching.checked) query.set("matching", "1");
     try {
       const answer = await getJson(`/api/v1/events?${query}`);
       if (turn !== this.turn) return; // a later request is running
-      this.showProblem("");
-      this.show(answer.events);
+      if (this.filter === filter) this.showProblem("");
+      this.show(answer.events, filter);
     } catch (error) {
-      if (turn === this.turn) this.showProblem(this.filter ? error.message : "");
+      if (turn !== this.turn || !filter) return;
+      this.showProblem(error.message, error.facts);
+      if (error.status !== 400) return;
+      this.refused = filter;
+      this.refresh();
     }
   }
 
-  showProblem(problem) {
+  /** Show what is wrong with the filter: the message, the text with a caret below the column, the hint. */
+  showProblem(problem, { text = "", column = 0, hint = "" } = {}) {
+    const lines = [problem];
+    if (column) {
+      const width = Math.max(24, Math.floor((this.box.closest(".panel").clientWidth - 40) / CHARACTER_PX));
+      const start = Math.max(0, Math.min(column - Math.ceil(width / 2), text.length + 1 - width));
+      lines.push(text.slice(start, start + width).replaceAll(/\s/g, " "), `${" ".repeat(column - 1 - start)}^`);
+    }
+    if (hint) lines.push(hint);
     this.problem.hidden = !problem;
-    setText(this.problem, problem);
+    setText(this.problem, problem ? lines.join("\n") : "");
     put(this.box, "aria-invalid", Boolean(problem));
   }
 
-  show(events) {
+  show(events, filter) {
     const at = Date.now() / 1000;
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const before = this.rows;
@@ -66,7 +80,7 @@ export class Tail {
     const lines = events.map((event) => {
       const content = JSON.stringify([event.result, event.why]);
       const known = before.get(event.event);
-      const row = known?.content === content ? known : { content, line: this.line(event, at) }; // a row that is being clicked stays
+      const row = known?.content === content ? known : { content, line: this.line(event, at, filter) }; // a row that is being clicked stays
       this.rows.set(event.event, row);
       return row.line;
     });
@@ -76,15 +90,15 @@ export class Tail {
     if (focused) lines.find((line) => line.dataset.key === focused)?.focus({ preventScroll: true });
     this.table.hidden = !events.length;
     this.none.hidden = events.length > 0;
-    setText(this.none, this.filter && this.matching.checked ? "no recent event matches" : "no events yet: plait pub symbol=IBM price=99.5");
+    setText(this.none, filter && this.matching.checked ? "no recent event matches" : "no events yet: plait pub symbol=IBM price=99.5");
     const hits = events.filter((event) => event.result === true).length;
-    setText(this.meta, this.filter && events.length ? `${count(hits)} of the last ${events.length} match` : "");
-    if (!this.filter) this.onEvents(events);
+    setText(this.meta, filter && events.length ? `${count(hits)} of the last ${events.length} match` : "");
+    if (!filter) this.onEvents(events);
   }
 
-  line(event, now) {
+  line(event, now, filter) {
     const when = this.seen.get(event.event) ?? now - event.ago_s;
-    const mark = { true: ["●", "good", "matches"], false: ["○", "muted", "does not match"] }[event.result] ?? (this.filter ? ["?", "warn", "unknown"] : ["", "", ""]);
+    const mark = { true: ["●", "good", "matches"], false: ["○", "muted", "does not match"] }[event.result] ?? (filter ? ["?", "warn", "unknown"] : ["", "", ""]);
     const pairs = Object.entries(event.attributes).map(([name, value]) => el("span", { class: "pair" }, el("i", {}, `${name}=`), typeof value === "string" ? value : JSON.stringify(value)));
     const why = event.result !== true && event.why?.length ? el("div", { class: "why" }, event.why.join("; ")) : null;
     const line = el("tr", { tabindex: -1, click: () => this.select("event", event.event), "aria-selected": event.event === this.selected },

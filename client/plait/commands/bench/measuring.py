@@ -10,8 +10,8 @@ import click
 
 from plait_core.values import Json
 
+from ...options.target import Target
 from ..brokers.local_broker import LocalBroker
-from ..connection.addressing import Target
 from ..connection.connecting import connected
 from ..terminal.durations import shown
 from ..terminal.output import print_json
@@ -31,7 +31,7 @@ async def measure(plan: Plan, target: Target | None, as_json: bool) -> bool:
             broker = LocalBroker("--name", "bench", "--log-level", "error", http="off", own_settings=True)
             stack.push_async_callback(broker.stop)
             await broker.start()
-            target = Target(broker.url, "--own")
+            target = Target.of(broker.url, "--own")
         if plan.mode == "sub":
             result = (await receive(await stack.enter_async_context(connected(target, "bench-sub")), plan)).as_json()
             return _print(plan, None, [result], as_json)

@@ -16,7 +16,7 @@ from plait_core.values import Json
 from ..terminal.failures import Failure
 
 if TYPE_CHECKING:
-    from ..connection.addressing import Target
+    from ...options.target import Target
     from .plan import Plan
 
 

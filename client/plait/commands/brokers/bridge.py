@@ -8,26 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..connection.addressing import Target, find_target, url_option
+from ..connection.addressing import find_target, url_option
 from ..events.filter import FILTER
-from ..terminal.failures import Failure, WrongUse
+from ..terminal.failures import Failure
+from .group_options import group_options, read_secret, read_space
 
 if TYPE_CHECKING:
     from plait_core import Filter
-    from plait_core.space import Schema
 
     from ...bridge.bridge import BridgeSettings
+    from ...options.target import Target
 
 
-@click.command(epilog="\b\nExample: plait bridge --url plait://10.0.0.1 --join 10.0.0.5:4690 --to-peers 'price > 100'")
-@click.option("--join", "joined", multiple=True, metavar="H:P", help="A peer of the group. Repeatable.")
-@click.option("--discover", is_flag=True, help="Find peers on this network segment by multicast.")
-@click.option(
-    "--listen", default="127.0.0.1:0", show_default=True, metavar="H:P", help="Address at which peers connect to it."
-)
-@click.option("--group", default="plait", show_default=True, metavar="G", help="The group of peers.")
-@click.option("--secret-file", type=click.Path(path_type=Path), metavar="FILE", help="The group's secret.")
-@click.option("--space", type=click.Path(path_type=Path), metavar="FILE", help="The group's event space as JSON.")
+@click.command(epilog="\b\nExample: plait bridge --url plait://10.0.0.1 --join 10.0.0.5:4670 --to-peers 'price > 100'")
+@group_options("127.0.0.1:0")
 @click.option("--to-peers", type=FILTER, default="true", show_default=True, metavar="FILTER",
               help="Filter of the events forwarded from brokers to peers.")  # fmt: skip
 @click.option("--to-brokers", type=FILTER, default="true", show_default=True, metavar="FILTER",
@@ -66,8 +60,8 @@ def bridge(
         "discover": discover,
         "listen": listen,
         "group": group,
-        "secret": _read(secret_file).strip(),
-        "space": (schema := _space(space)),
+        "secret": read_secret(secret_file),
+        "space": (schema := read_space(space)),
     }
     crossing = BridgeSettings(
         str(to_peers),
@@ -78,23 +72,6 @@ def bridge(
         peers=f"peers:{group}",
     )
     run_async(_bridge(find_target(url), options, crossing))
-
-
-def _read(path: Path | None) -> str:
-    try:
-        return path.read_text() if path is not None else ""
-    except OSError as error:
-        raise WrongUse(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _space(path: Path | None) -> Schema | None:
-    from plait_core.errors import SpaceInvalid
-    from plait_core.space import Schema
-
-    try:
-        return Schema.from_json(_read(path)) if path is not None else None
-    except SpaceInvalid as error:
-        raise WrongUse(f"{path}: {error.message}") from None
 
 
 async def _bridge(target: Target, options: dict[str, object], crossing: BridgeSettings) -> None:

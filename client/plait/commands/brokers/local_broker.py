@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
@@ -36,10 +37,12 @@ class LocalBroker:
         data: Path | None = None,
         log: IO[bytes] | None = None,
         own_settings: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Prepare `plait broker` with these options. Its stderr goes to `log`, or to ours.
 
-        With `own_settings` the broker ignores the PLAIT_ variables of the user's environment.
+        With `own_settings` the broker ignores the PLAIT_ variables of the user's environment. `settings` are variables
+        for the broker that the user's environment overrides.
         """
         self.listen = listen
         self.http = http
@@ -47,7 +50,7 @@ class LocalBroker:
         self._options = options
         self._data = data
         self._log = log
-        self._environment = {
+        self._environment = dict(settings or {}) | {
             name: value for name, value in os.environ.items() if not (own_settings and name.startswith("PLAIT_"))
         }
         self._process: asyncio.subprocess.Process | None = None

@@ -7,8 +7,6 @@ process, which delay, freeze or cut it.
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from plait_core.values import Json
 from ..connection.http_api import get_json
 from ..terminal.failures import Failure
 from .local_broker import LocalBroker
+from .ports import http_of, listen_addresses
 from .topologies import Graph
 
 if TYPE_CHECKING:
@@ -33,9 +32,6 @@ LINKED_S: Final = 30.0
 POLL_S: Final = 0.1
 LOG_LINES: Final = 2
 """Last lines of each broker's log that an error shows."""
-PORTS: Final = range(10_000, 32_768)
-"""Ports for brokers whose address may be any. They lie below the ports of outgoing connections: such a connection
-might take the port of a broker that is being restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +46,8 @@ class BrokerOptions:
     """Directory with a file `NAME.log` of each broker's stderr. None: brokers share this process's stderr."""
     own_settings: bool = False
     """Whether brokers ignore the PLAIT_ variables of the user's environment."""
+    settings: Mapping[str, str] | None = None
+    """Variables of their environment. Those of the user's environment override them."""
 
 
 class LocalOverlay:
@@ -76,7 +74,8 @@ class LocalOverlay:
         self.relays: dict[Link, list[Relay]] = {}
         """Relays of each relayed link: the one that its first end dials, then the one that its second end dials."""
         self._options = options
-        self._addresses = dict(zip(graph.names, _addresses(listen, len(graph.names)), strict=True))
+        reserved = (int(http.rpartition(":")[2]),)
+        self._addresses = dict(zip(graph.names, listen_addresses(listen, len(graph.names), reserved), strict=True))
         self._http = http
         self._relayed = relayed
         self._both_dial = both_dial
@@ -122,10 +121,11 @@ class LocalOverlay:
                 data /= name
             self.brokers[name] = LocalBroker(
                 "--name", name, *self._options.arguments, *(word for to in dialled[name] for word in ("--link", to)),
-                listen=listen, http=_next_port(listen) if number else self._http,
+                listen=listen, http=http_of(listen) if number else self._http,
                 data=data,
                 log=self._running.enter_context((logs / f"{name}.log").open("wb")) if logs else None,
                 own_settings=self._options.own_settings,
+                settings=self._options.settings,
             )  # fmt: skip
         self._running.push_async_callback(self._stop)
         await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
@@ -168,37 +168,3 @@ class LocalOverlay:
             return ""
         lines = {name: (logs / f"{name}.log").read_text(errors="replace").splitlines() for name in self.brokers}
         return "\n".join(f"{name}: {line}" for name, last in lines.items() for line in last[-LOG_LINES:])
-
-
-def _addresses(first: str, count: int) -> list[str]:
-    """Return an address for each broker: each two ports above the one before where that is free, else any free port.
-
-    The port between two brokers is for HTTP. Brokers need each other's addresses before they listen.
-    """
-    if count == 1:
-        return [first]
-    base = int(first.rpartition(":")[2])
-    ports: list[int] = []
-    for number in range(count):
-        port = base + 2 * number
-        if not base or (number and not (_is_free(port) and _is_free(port + 1))):
-            port = random.choice(PORTS)  # noqa: S311 - a port is no secret
-            while port in ports or not _is_free(port):
-                port = random.choice(PORTS)  # noqa: S311
-        ports.append(port)
-    return [first if base and not number else f"127.0.0.1:{port}" for number, port in enumerate(ports)]
-
-
-def _next_port(listen: str) -> str:
-    """Return the address of a broker's HTTP side: one port above `listen`, or any free port if that one is taken."""
-    port = int(listen.rpartition(":")[2]) + 1
-    return f"127.0.0.1:{port if _is_free(port) else 0}"
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            return False
-    return True

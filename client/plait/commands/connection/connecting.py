@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ... import AuthFailed, Error, connect, hints
-from ...options.addresses import parse_address
+from ... import AuthFailed, Error, connect
+from ...protocol import hints
 from ..terminal.failures import Failure, as_failure
 from ..terminal.output import printable
 
 if TYPE_CHECKING:
     from ... import Client, Opening
-    from .addressing import Target
+    from ...options.target import Target
 
 TIMEOUT_S: Final = 5.0
 
@@ -44,7 +44,7 @@ async def connected(target: Target, role: str) -> AsyncIterator[Client]:
     await _check_reachable(target)
     name = f"plait-{role}-{secrets.token_hex(4)}"
     opening = connect(target.url, name=name, auth=target.token, tls=_context(target), timeout=TIMEOUT_S)
-    async with _with_command_hints(opening) as client:
+    async with _with_command_hints(opening, target) as client:
         handler = _StderrHandler()
         logger = logging.getLogger("plait")
         before = logger.level, logger.propagate
@@ -72,25 +72,28 @@ async def _check_reachable(target: Target) -> None:
 
 async def dial(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Open a TCP or TLS connection to a broker; Failure if none is there."""
-    address = parse_address(target.url)
+    address = target.address
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await asyncio.open_connection(address.host, address.port, ssl=_context(target))
     except OSError as error:  # TimeoutError is one, and so is what TLS raises
         reason = (None if isinstance(error, ssl.SSLError) else error.strerror) or str(error)
-        where = "" if target.source == "default" else f" (from {target.source})"
-        message = f"no broker at {target.url}{where}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
+        message = f"no broker at {target.url}{target.origin}: {reason or f'no answer within {TIMEOUT_S:g} s'}"
         raise Failure(message, hint=_command_hint(hints.hint(address, reason))) from None
 
 
 @asynccontextmanager
-async def _with_command_hints(opening: Opening[Client]) -> AsyncIterator[Client]:
-    """Open a client. Errors carry hints about the command line."""
+async def _with_command_hints(opening: Opening[Client], target: Target) -> AsyncIterator[Client]:
+    """Open a client. Errors carry hints about the command line, and where a refused token came from."""
     try:
         client = await opening
     except Error as error:
         failure = as_failure(error)
-        failure.hint = _AUTH_HINT if isinstance(error, AuthFailed) else _command_hint(error.hint)
+        if isinstance(error, AuthFailed):
+            origin = target.token_origin(target.address) if target.token else ""  # without one, the SDK has said so
+            failure = Failure(error.message + origin, hint=_AUTH_HINT)
+        else:
+            failure.hint = _command_hint(error.hint)
         raise failure from error
     async with client:
         yield client

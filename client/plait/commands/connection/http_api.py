@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plait_core.values import Json
 
+from ...options.trust import SYSTEM, Trust
 from ..terminal.failures import Failure, WrongUse
 from ..terminal.output import printable
-from .trust import SYSTEM, Trust
 
 if TYPE_CHECKING:
-    from .addressing import Target
+    from ...options.target import Target
 
 TIMEOUT_S: Final = 5.0
 REASON_MAX: Final = 200

@@ -13,7 +13,7 @@ from ..terminal.failures import Failure
 from .addressing import http_address
 
 if TYPE_CHECKING:
-    from .addressing import Target
+    from ...options.target import Target
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -179,7 +179,7 @@ async def _read_events(subscriber: Subscriber) -> None:
 
 
 async def _read_notices(subscriber: Subscriber) -> None:
-    async for notice in subscriber.subscription.events():
+    async for notice in subscriber.subscription.notices():
         subscriber.receive_notice(notice)
 
 

@@ -73,14 +73,15 @@ def check_uvloop() -> Finding:
 def check_target(url: str | None = None) -> Finding:
     from plait_core import PlaitError
 
+    from ...options.contexts import contexts_file, load_contexts
     from ..connection.addressing import find_target
-    from ..settings.contexts import contexts_file, load_contexts
 
     try:
         target, contexts = find_target(url), load_contexts()
     except (PlaitError, Failure) as error:
         return Finding("fail", error.message, error.hint or "see PLAIT_URL and plait context list")
-    found = f"{target.url} ({target.source}); {len(contexts.saved)} contexts saved"
+    token = f"token from {target.token_source}" if target.token else "no token"
+    found = f"{target.url} ({target.source}), {token}; {len(contexts.saved)} contexts saved"
     path = contexts_file()
     if path.exists() and path.stat().st_mode & 0o077:
         return Finding("warn", f"{found}; other users may read {path}", f"it holds tokens: chmod 600 {path}")

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from plait_core import PlaitError
+
+from ...options.target import DEFAULT_SOURCE, Target
+from ..connection.addressing import find_target
 from .checks import Finding
 
 CONNECT_S: Final = 2.0
 FREE_BYTES_ADVISED: Final = 256 << 20
 MTU_USUAL: Final = 1500
-DEFAULT_ADDRESS: Final = "127.0.0.1:4680"
-"""Address that a client dials without PLAIT_URL."""
 _SIGNS: Final = (Path("/.dockerenv"), Path("/run/.containerenv"))
 _PREFIX: Final = "PLAIT_BROKER__"
 _TMPFS: Final = {"tmpfs", "ramfs"}
@@ -125,21 +127,23 @@ def check_data(environment: Mapping[str, str], mounts: Path = Path("/proc/self/m
     return Finding("ok", found)
 
 
-def check_container_target(environment: Mapping[str, str]) -> Finding:
+def check_container_target(target: Target) -> Finding:
     """Find a client that dials localhost, which in a container is the container itself."""
-    configured = environment.get("PLAIT_URL", "").partition("://")[2].rpartition("@")[2]  # tokens are never printed
-    address = configured or DEFAULT_ADDRESS
+    address = target.url.partition("://")[2]
     if not _is_loopback(address):
-        return Finding("ok", "PLAIT_URL is not localhost")
+        return Finding("ok", f"{target.url} is not localhost")
     if _answers(address):
         return Finding("ok", f"{address} answers, in this container")
     hint = "plait://SERVICE:4680 for another container, plait://host.docker.internal:4680 for the host"
-    if configured:
-        return Finding("fail", f"PLAIT_URL names {address}, which is this container itself, and nothing listens", hint)
-    return Finding("warn", f"no PLAIT_URL: {address} is the default, this container itself, and nothing listens", hint)
+    configured = target.source != DEFAULT_SOURCE
+    return Finding(
+        "fail" if configured else "warn",
+        f"{target.url} ({target.source}) is this container itself, and nothing listens",
+        hint,
+    )
 
 
-def container_checks(environment: Mapping[str, str]) -> dict[str, Callable[[], Finding]]:
+def container_checks(environment: Mapping[str, str], url: str | None) -> dict[str, Callable[[], Finding]]:
     """Return the checks by name, in the order of the output."""
     return {
         "listen": lambda: check_listen(environment),
@@ -148,8 +152,16 @@ def container_checks(environment: Mapping[str, str]) -> dict[str, Callable[[], F
         "discovery": lambda: check_discovery(environment),
         "mtu": check_mtu,
         "data": lambda: check_data(environment),
-        "target": lambda: check_container_target(environment),
+        "target": lambda: _check_selected(url),
     }
+
+
+def _check_selected(url: str | None) -> Finding:
+    """Check the broker that commands of this container use."""
+    try:
+        return check_container_target(find_target(url))
+    except PlaitError as error:
+        return Finding("fail", error.message, error.hint or "see `plait context list`")
 
 
 def _is_loopback(address: str) -> bool:

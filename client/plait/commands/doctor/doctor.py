@@ -35,7 +35,7 @@ def doctor(ctx: click.Context, http: str | None, url: str | None, as_json: bool)
     checks["broker"] = lambda: check_target(url)
     checks["overlay"] = lambda: check_overlay(url, http)
     if in_container():
-        checks |= container_checks(os.environ)
+        checks |= container_checks(os.environ, url)
     failed = False
     for name, check in checks.items():
         finding = check()

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..connection.addressing import Target, find_target, url_option
+from ..connection.addressing import find_target, url_option
 from ..terminal.output import json_option, print_json
-from .filter import FILTER
+from .filter import SUBSCRIBABLE
 
 if TYPE_CHECKING:
     from plait_core import Filter
 
+    from ...options.target import Target
+
 
 @click.command(epilog="\b\nExample: plait adv \"symbol == 'IBM'\" --rate 100")
-@click.argument("expression", metavar="FILTER", type=FILTER)
+@click.argument("expression", metavar="FILTER", type=SUBSCRIBABLE)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Expected rate in events a second.")
 @url_option
 @json_option

@@ -16,7 +16,7 @@ _WORDS: Final = {True: "true", False: "false", None: "unknown"}
 
 
 class FilterText(click.ParamType["Filter"]):
-    """A filter that brokers accept: it parses, and its normal form is within the limits."""
+    """A filter whose normal form is within the limits."""
 
     name = "filter"
 
@@ -28,7 +28,20 @@ class FilterText(click.ParamType["Filter"]):
         return found
 
 
+class SubscribableText(FilterText):
+    """A filter that brokers accept in subscriptions and advertisements: some event can match it.
+
+    The SDK prints hints about likely slips when it subscribes.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Filter:
+        found = super().convert(value, param, ctx)
+        found.check_satisfiable()
+        return found
+
+
 FILTER: Final = FilterText()
+SUBSCRIBABLE: Final = SubscribableText()
 
 
 @click.group(epilog='\b\nExample: plait filter explain "price < 100 and has(symbol)" \'{"price": 99.5}\'')
@@ -40,10 +53,12 @@ def filter() -> None:
 
 
 @filter.command(epilog="\b\nExample: plait filter check \"symbol = 'IBM' AND 100 < price <= 130\"")
-@click.argument("expression", type=FILTER)
+@click.argument("expression", type=SUBSCRIBABLE)
 @json_option
 def check(expression: Filter, as_json: bool) -> None:
-    """Print the canonical text of a filter."""
+    """Print the canonical text of a filter. A filter that no event can match is invalid."""
+    for doubt in expression.doubts():
+        click.echo(f"Hint: {doubt}", err=True)
     if as_json:
         alternatives = len(expression.normal)
         print_json({"filter": expression.text, "attributes": expression.attributes(), "alternatives": alternatives})

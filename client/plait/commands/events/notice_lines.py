@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 async def print_notices(subscription: Subscription[Any]) -> None:
     """Print every notice of a subscription."""
-    async for notice in subscription.events():
+    async for notice in subscription.notices():
         click.echo(notice_text(notice), err=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -68,9 +67,9 @@ def pub(
 ) -> None:
     """Publish events.
 
-    Values are JSON scalars where they parse as such (99.5, true, null, "99.5"), else text. A file is checked before
-    its first event is published. A bad line in a pipe ends publishing. With --json, prints the number of events and
-    confirmations.
+    Prints the id of the event, which `plait why` takes, or the first and the last id. Values are JSON scalars where
+    they parse as such (99.5, true, null, "99.5"), else text. A file is checked before its first event is published. A
+    bad line in a pipe ends publishing. With --json, prints ids and the number of events and confirmations.
     """
     if bool(pairs) == (file is not None):
         raise click.UsageError("Give attributes as NAME=VALUE, or --file FILE.")
@@ -130,5 +129,5 @@ async def _repeated(attributes: Attributes, count: int) -> AsyncIterator[Attribu
 def _report(sent: Sent, as_json: bool) -> None:
     if as_json:
         print_json(sent.as_json())
-    elif sys.stdout.isatty() or sent.matched is not None:
+    else:
         click.echo(sent.as_text())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from plait_core import Attributes, EventId
 
     from ... import Client, Receipt, Seal
-    from ..connection.addressing import Target
+    from ...options.target import Target
 
 UNCONFIRMED_MAX: Final = 1024
 """Publishes that wait for a confirmation at the same time: a quarter of a broker's limit for one client."""
@@ -67,6 +67,7 @@ class Sent:
 
     def as_json(self) -> dict[str, object]:
         return {
+            "id": str(self.first) if self.published == 1 and self.first is not None else None,
             "published": self.published,
             "confirm": self.confirm,
             "confirmed": self.confirmed,
@@ -77,10 +78,16 @@ class Sent:
         }
 
     def as_text(self) -> str:
-        text = f"published {self.published} event{'' if self.published == 1 else 's'}"
+        """Return the result with the id of the event, or the first and last ids, for `plait why`."""
+        if self.published == 1 and self.first is not None:
+            text = f"published {self.first}"
+        else:
+            between = f": {self.first} to {self.last}" if self.first is not None else ""
+            text = f"published {self.published} events{between}"
         if self.matched is not None:
             by = "the broker" if self.confirm == "broker" else "subscribers"
-            text += f", {self.confirmed} confirmed by {by}"
+            count = "" if self.published == self.confirmed == 1 else f"{self.confirmed} "
+            text += f", {count}confirmed by {by}"
         if (
             self.matched is not None and self.confirm == "subscribers"
         ):  # the broker's count leaves out subscribers elsewhere
@@ -195,13 +202,15 @@ class _Sender:
 
 async def _print_progress(sent: Sent, total: int | None, began: float) -> None:
     """Print progress on stderr every second, after QUIET_S. At a terminal, one line is updated."""
-    live = sys.stderr.isatty()
+    live, before = sys.stderr.isatty(), ""
     await asyncio.sleep(QUIET_S)
     while True:
         if sent.published == total:
-            text = f"published {total}, waiting for the broker"
+            text = f"published {total}, waiting for {'subscribers' if sent.confirm == 'subscribers' else 'the broker'}"
         else:
             of = "" if total is None else f" of {total}"
             text = f"published {sent.published}{of}, {sent.published / (monotonic() - began):,.0f}/s"
-        click.echo(f"\r{text}\x1b[K" if live else text, err=True, nl=not live)
+        if text != before:
+            click.echo(f"\r{text}\x1b[K" if live else text, err=True, nl=not live)
+        before = text
         await asyncio.sleep(PROGRESS_EVERY_S)

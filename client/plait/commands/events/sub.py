@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from ..connection.addressing import Target, find_target, url_option
+from ..connection.addressing import find_target, url_option
 from ..connection.membership import FOLDER, member
-from ..terminal.durations import DURATION
+from ..terminal.durations import DURATION, SECONDS
 from ..terminal.failures import FAILED
 from ..terminal.output import json_option
-from .filter import FILTER
+from .filter import SUBSCRIBABLE
 from .start import START, Start
 
 if TYPE_CHECKING:
     from plait_core import Filter
 
-    from ... import Event, Subscription
-
-FLUSH_EVERY: Final = 512
-"""Lines that may wait to be flushed, and their events to be acknowledged, while more events arrive."""
+    from ...options.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +41,12 @@ class SubscribeRequest:
 
 
 @click.command(epilog="\b\nExample: plait sub \"symbol == 'IBM' and price < 120\" --within 50ms --json")
-@click.argument("expression", metavar="FILTER", type=FILTER)
+@click.argument("expression", metavar="FILTER", type=SUBSCRIBABLE)
 @click.option("--within", type=DURATION, metavar="TIME", help="Delay bound, like 50ms.")
 @click.option("--late", type=click.Choice(["drop", "flag"]), default="drop", show_default=True,
               help="What becomes of later events: not delivered, or delivered with a notice.")  # fmt: skip
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
-@click.option("--wait", type=DURATION, metavar="S", help="End after S seconds, with exit code 1 if fewer than --count "
+@click.option("--wait", type=SECONDS, metavar="S", help="End after S seconds, with exit code 1 if fewer than --count "
               "(else 1) events arrived.")  # fmt: skip
 @click.option(
     "--durable", metavar="NAME", help="Name of a durable subscription: the broker stores its events while you are away."
@@ -100,7 +96,7 @@ async def _sub(target: Target, request: SubscribeRequest) -> bool:
     import asyncio
 
     from ..connection.connecting import connected
-    from .notice_lines import print_notices
+    from .event_printer import printer_of
 
     async with (
         _reader(request) as reader,
@@ -116,18 +112,13 @@ async def _sub(target: Target, request: SubscribeRequest) -> bool:
         ) as subscription,
     ):
         click.echo("subscribed", err=True)
-        notices = asyncio.create_task(print_notices(subscription))
-        printer = _Printer(subscription, request)
-        try:
-            async with asyncio.timeout(request.wait) as time:
-                await printer.print_all()
-        except TimeoutError:
-            if not time.expired():
-                raise
-        finally:
-            printer.flush()
-            notices.cancel()
-            await asyncio.gather(notices, return_exceptions=True)
+        async with printer_of(subscription, as_json=request.as_json, acknowledge=request.acknowledge) as printer:
+            try:
+                async with asyncio.timeout(request.wait) as time:
+                    await printer.print_all(request.count)
+            except TimeoutError:
+                if not time.expired():
+                    raise
         return printer.printed >= (request.count or 1 if request.wait else request.count or 0)
 
 
@@ -139,36 +130,3 @@ async def _reader(request: SubscribeRequest) -> AsyncIterator[Any]:
         return
     async with member(request.unseal) as joined:
         yield await joined.subscriber(request.filter)
-
-
-class _Printer:
-    """Prints events and acknowledges them once they are flushed."""
-
-    def __init__(self, subscription: Subscription[Event], request: SubscribeRequest) -> None:
-        from .event_lines import event_json, event_text
-
-        self.printed = 0
-        self._subscription = subscription
-        self._line = event_json if request.as_json else event_text
-        self._count = request.count
-        self._acknowledge = request.acknowledge
-        self._waiting: list[Event] = []
-
-    async def print_all(self) -> None:
-        """Print events until the requested number has arrived."""
-        async for event in self._subscription:
-            sys.stdout.write(self._line(event) + "\n")
-            self.printed += 1
-            self._waiting.append(event)
-            if len(self._waiting) >= FLUSH_EVERY or not self._subscription.stats.pending:
-                self.flush()
-            if self.printed == self._count:
-                return
-
-    def flush(self) -> None:
-        """Flush stdout, then acknowledge the printed events."""
-        sys.stdout.flush()
-        if self._acknowledge:
-            for event in self._waiting:
-                event.ack()
-        self._waiting.clear()

@@ -8,10 +8,12 @@ from typing import Final
 
 import click
 
+from ..terminal.command_groups import LazyGroup
+
 GENERATORS: Final = ("compose", "prometheus", "grafana", "secrets", "certs")
 
 
-class Generators(click.Group):
+class Generators(LazyGroup):
     """The group of all generators."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -73,11 +73,11 @@ BROKER: Final = """\
 REST: Final = """
   keyserver:
     <<: *image
-    command: [keyserver, /keys, --listen, 0.0.0.0:4683, --host, keyserver, --passphrase-file, /run/plait/keys-passphrase]
-    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4683"], interval: 10s, timeout: 10s, start_period: 180s}}
+    command: [keyserver, /keys, --listen, 0.0.0.0:4679, --host, keyserver, --passphrase-file, /run/plait/keys-passphrase]
+    healthcheck: {{test: [CMD, python3, -I, -S, /opt/plait/ready.py, tcp, "4679"], interval: 10s, timeout: 10s, start_period: 180s}}
     depends_on:
       init: {{condition: service_completed_successfully}}
-    ports: ["${{PLAIT_BIND:-127.0.0.1}}:4683:4683"]
+    ports: ["${{PLAIT_BIND:-127.0.0.1}}:4679:4679"]
     networks: {networks}
     volumes: ["keys:/keys", "secrets:/run/plait:ro"]
 

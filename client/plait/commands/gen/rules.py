@@ -10,7 +10,8 @@ import json
 from typing import Final, NamedTuple
 
 LOST: Final = "durability|gone|invalid|outbox_bytes|outbox_items|overlay_full|retention|unreachable"
-"""Drop reasons that mean a loss for a subscriber. The other reasons are requested behaviour."""
+"""Drop reasons that mean a loss for a subscriber, as in `plait_broker.drop_reasons`. The other reasons are requested
+behaviour."""
 
 
 class Recording(NamedTuple):
@@ -37,8 +38,8 @@ def _percentile(fraction: float, histogram: str, by: str = "broker") -> str:
 
 _DROPPED: Final = 'sum by (broker) (rate(plait_events_dropped_total{reason="late"}[5m]))'
 _DELIVERED: Final = "sum by (broker) (rate(plait_events_delivered_total[5m]))"
-_FLAGGED: Final = "sum by (broker) (rate(plait_events_late_total[5m]))"
-"""Late events of subscriptions that accept them. They count as delivered, too."""
+_LATE: Final = "sum by (broker) (rate(plait_events_late_total[5m]))"
+"""Late events, dropped or delivered with a flag."""
 
 RECORDINGS: Final = (
     Recording("broker:plait_events_published:rate1m", "sum by (broker) (rate(plait_events_published_total[1m]))"),
@@ -53,7 +54,7 @@ RECORDINGS: Final = (
     Recording("broker:plait_loop_lag_seconds:p99", _percentile(0.99, "plait_loop_lag_seconds")),
     Recording(
         "broker:plait_late:ratio5m",
-        f"({_DROPPED} + {_FLAGGED}) / ({_DROPPED} + {_DELIVERED} > 0)",
+        f"{_LATE} / ({_DROPPED} + {_DELIVERED} > 0)",
     ),
 )
 
@@ -77,15 +78,23 @@ ALERTS: Final = (
     ),
     Alert(
         "EventsLost", "warning", f'rate(plait_events_dropped_total{{reason=~"{LOST}"}}[5m])', "> 0", "1m",
-        "{{ $labels.broker }} drops {{ $value | humanize }} events a second: {{ $labels.reason }}",
+        "{{ $labels.broker }} loses {{ $value | humanize }} events a second: {{ $labels.reason }}",
     ),
     Alert(
         "BoundsMissed", "warning", "broker:plait_late:ratio5m", "> 0.01", "5m",
         "{{ $labels.broker }}: {{ $value | humanizePercentage }} of deliveries come too late",
     ),
     Alert(
+        "ClientsLoseEvents", "warning", "plait_losing_subscriptions", "> 0", "1m",
+        "clients of {{ $value }} subscriptions of {{ $labels.broker }} drop events",
+    ),
+    Alert(
         "SlowConsumers", "warning", "plait_slow_consumers", "> 0", "5m",
         "{{ $value }} subscriptions of {{ $labels.broker }} fall behind",
+    ),
+    Alert(
+        "DurableBehind", "warning", "plait_durable_backlog_seconds", "> 3600", "5m",
+        "{{ $labels.broker }} keeps an event for a durable subscription since {{ $value | humanizeDuration }}",
     ),
     Alert(
         "LogFailing", "critical", "plait_log_failing", "== 1", "10s",

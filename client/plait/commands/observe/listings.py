@@ -69,6 +69,25 @@ def _client_state(row: Row) -> str:
     return "slow" if row.get("slow") else "" if row.get("connected") else "away"
 
 
+def waiting(row: Row) -> str:
+    """Return the number of events that wait, with a `+` while the broker still counts them."""
+    return short(row.get("pending")) + ("+" if row.get("counted") is False else "")
+
+
+def seen(row: Row) -> str:
+    """Return how long ago a client held a durable subscription that none holds now."""
+    if not row.get("durable") or row.get("connected"):
+        return ""
+    return "unknown" if row.get("seen_s") is None else _time(row.get("seen_s"), 1.0)
+
+
+def _all_lost(row: Row) -> str:
+    """Return the number of events that were lost at the broker, or that the client has dropped."""
+    lost, dropped = row.get("lost"), _sum(row.get("client_dropped"))
+    known = [part for part in (lost, dropped) if isinstance(part, int)]
+    return short(sum(known)) if known else ""
+
+
 LISTINGS: Final[dict[str, list[Column]]] = {
     "brokers": [
         Column("NAME", text("name")),
@@ -80,7 +99,8 @@ LISTINGS: Final[dict[str, list[Column]]] = {
         Column("SUBS", count("subscriptions"), True),
         Column("PUBLISHED", _counted("admitted"), True, spare=1),
         Column("DELIVERED", _counted("delivered"), True),
-        Column("DROPPED", lambda row: short(_sum(_mapping(row.get("counters")).get("dropped"))), True),
+        Column("LOST", _counted("lost"), True),
+        Column("LATE", _counted("late"), True, spare=6),
         Column("PENDING", count("pending"), True, spare=3),
     ],
     "links": [
@@ -113,9 +133,14 @@ LISTINGS: Final[dict[str, list[Column]]] = {
         Column("DURABLE", text("durable"), spare=2),
         Column("WITHIN", time_ms("within_ms"), True, spare=3),
         Column("DELIVERED", count("delivered"), True),
-        Column("PENDING", count("pending"), True, spare=5),
-        Column("DROPPED", lambda row: short(_sum(row.get("dropped"))), True, spare=4),
+        Column("HANDED OUT", count("handed_out"), True, spare=7),
+        Column("PENDING", waiting, True, spare=5),
+        Column("IN CLIENT", count("client_waiting"), True, spare=6),
+        Column("OLDEST", time_s("oldest_s"), True, spare=8),
+        Column("LOST", _all_lost, True, spare=4),
+        Column("LATE", count("late"), True, spare=10),
         Column("STATE", _client_state, spare=1),
+        Column("SEEN", seen, True, spare=9),
         Column("FILTER", text("filter")),
     ],
     "advs": [
@@ -136,7 +161,7 @@ def short(value: object) -> str:
     return f"{value / 1000**power:.4g}{'_kMGTP'[power]}"
 
 
-def _sum(value: object) -> object:
+def _sum(value: object) -> int | None:
     """Add counts by reason. None if the broker reports none."""
     return sum(part for part in value.values() if isinstance(part, int)) if isinstance(value, Mapping) else None
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from plait_core.values import Json
 
-from ..connection.addressing import Target, find_target, url_option
+from ..connection.addressing import find_target, url_option
 from ..connection.http_discovery import find_http, http_option
 from ..terminal.failures import Failure
 from ..terminal.output import json_option, print_json
 from ..terminal.tables import print_table
 from .listings import LISTINGS
+
+if TYPE_CHECKING:
+    from ...options.target import Target
 
 PAGE: Final = 10_000
 """Items of one request: a broker's limit."""
@@ -29,26 +32,26 @@ _PATHS: Final = {
 
 
 @click.command(epilog="\b\nExample: plait ls subs --json")
-@click.argument("what", type=click.Choice(list(_PATHS)))
+@click.argument("what", type=click.Choice(list(_PATHS)), default="brokers")
 @http_option
 @url_option
 @json_option
 def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     """List all brokers, or links, clients, subscriptions and advertisements of one.
 
-    Every broker knows all others, and requests their state. The table shows the columns that fit the terminal; --json
-    prints one object a line with all fields.
+    Without an argument, lists the brokers. Every broker knows all others, and requests their state. The table shows the
+    columns that fit the terminal; --json prints one object a line with all fields.
     """
     target = find_target(url)
     address = find_http(target, http)
-    items = _items(target, address, _PATHS[what])
+    items = read_list(target, address, _PATHS[what])
     if as_json:
         for item in items:
             print_json(item)
         return
     rows = list(items)
     if not rows:
-        click.echo(f"no {what}", err=True)
+        click.echo(f"no {what} at {target.url}; --url names another broker of the overlay", err=True)
         return
     columns = LISTINGS[what]
     print_table(
@@ -59,7 +62,7 @@ def ls(what: str, http: str | None, url: str | None, as_json: bool) -> None:
     )
 
 
-def _items(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:
+def read_list(target: Target, address: str, name: str) -> Iterator[Mapping[str, Any]]:
     """Yield all items of a list, page by page. Items that change meanwhile may be missed or repeated."""
     offset = 0
     while True:

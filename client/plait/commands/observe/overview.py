@@ -14,14 +14,14 @@ from ..connection.http_api import get_object
 from ..terminal.output import printable
 
 if TYPE_CHECKING:
-    from ..connection.addressing import Target
+    from ...options.target import Target
 
 Row: TypeAlias = tuple[str, ...]
 
 ROWS_MAX: Final = 200
 
 _COUNTED: Final = (
-    "brokers_up", "brokers", "links_up", "links", "clients", "subscriptions", "published_s", "delivered_s", "dropped_s",
+    "brokers_up", "brokers", "links_up", "links", "clients", "subscriptions", "published_s", "delivered_s", "lost_s",
     "late_s", "pending",
 )  # fmt: skip
 
@@ -32,6 +32,7 @@ BROKER_COLUMNS: Final = (
     "in/s",
     "out/s",
     "lost/s",
+    "late/s",
     "waiting",
     "subs",
     "p99",
@@ -39,8 +40,10 @@ BROKER_COLUMNS: Final = (
     "memory",
     "loop",
 )
-LINK_COLUMNS: Final = ("link", "state", "delay", "jitter", "lost", "events/s", "waiting")
-SUBSCRIPTION_COLUMNS: Final = ("client", "at", "delivered", "missed", "waiting", "bound", "p99", "filter")
+LINK_COLUMNS: Final = ("link", "state", "delay", "jitter", "loss", "events/s", "waiting")
+SUBSCRIPTION_COLUMNS: Final = (
+    *("client", "at", "delivered", "handed out", "lost", "late", "waiting", "in client", "bound", "p99", "filter"),
+)
 
 
 class Overview:
@@ -62,13 +65,13 @@ def headline(overview: Json) -> str:
     n = {name: _number(now.get(name)) for name in _COUNTED}
     brokers = f"{n['brokers_up']} of {n['brokers']} brokers, {n['links_up']} of {n['links']} links"
     rates = (
-        f"published {n['published_s']}/s, delivered {n['delivered_s']}/s, lost {n['dropped_s']}/s, late {n['late_s']}/s"
+        f"published {n['published_s']}/s, delivered {n['delivered_s']}/s, lost {n['lost_s']}/s, late {n['late_s']}/s"
     )
     return (
         f"seen from {printable(str(about.get('name', '')))}: {brokers}, {n['clients']} clients, "
         f"{n['subscriptions']} subscriptions\n"
         f"{rates}, delay {_ms(now.get('p50_ms'))} (99% {_ms(now.get('p99_ms'))}), waiting {n['pending']}"
-        + (f"; dropped: {reasons}" if reasons else "")
+        + (f"; drops: {reasons}" if reasons else "")
     )
 
 
@@ -82,7 +85,8 @@ def broker_rows(overview: Json) -> dict[str, Row]:
             _ms(one.get("distance_ms")),
             _number(one.get("published_s")),
             _number(one.get("delivered_s")),
-            _number(one.get("dropped_s")),
+            _number(one.get("lost_s")),
+            _number(one.get("late_s")),
             _number(one.get("pending")),
             _number(one.get("subscriptions")),
             _ms(one.get("p99_ms")),
@@ -122,8 +126,11 @@ def subscription_rows(overview: Json) -> dict[str, Row]:
             printable(str(one.get("client", ""))) or "unnamed",
             f"{printable(str(one.get('at', '')))}/{_number(one.get('number'))}",
             _number(one.get("delivered")),
-            _number(one.get("missed")),
+            _number(one.get("handed_out")),
+            _number(one.get("lost")),
+            _number(one.get("late")),
             _number(one.get("pending")),
+            _number(one.get("client_waiting")),
             _ms(one.get("within_ms")),
             _ms(one.get("p99_ms")),
             printable(str(one.get("filter", ""))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ..connection.addressing import find_target, http_address, url_option
@@ -27,6 +29,8 @@ def top(http: str | None, url: str | None, as_json: bool) -> None:
     if as_json:
         print_json(overview.read())
         return
+    if not sys.stdout.isatty():
+        raise Failure("plait top draws on a terminal, and stdout is none", hint="--json prints one snapshot")
     try:
         from .top_screen import TopScreen
     except ImportError as error:

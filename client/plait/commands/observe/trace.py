@@ -10,7 +10,7 @@ from plait_core.values import Json
 
 from ..connection.addressing import find_target, url_option
 from ..events.attributes import parse_pairs
-from ..terminal.durations import DURATION
+from ..terminal.durations import DURATION, SECONDS
 from ..terminal.failures import FAILED
 from ..terminal.output import json_option, print_json, printable
 
@@ -20,7 +20,7 @@ from ..terminal.output import json_option, print_json, printable
 @click.option("--payload", metavar="TEXT", default="", help="Payload, opaque to brokers.")
 @click.option("--ttl", type=DURATION, metavar="TIME", help="Lifetime of the event, like 2s.")
 @click.option("--priority", type=click.IntRange(0, 9), default=0, show_default=True, help="9 is delivered first.")
-@click.option("--wait", "wait_s", type=DURATION, metavar="TIME", default=5.0, show_default="5s",
+@click.option("--wait", "wait_s", type=SECONDS, metavar="TIME", default=5.0, show_default="5s",
               help="Timeout for the reports of all destinations.")  # fmt: skip
 @url_option
 @json_option

@@ -37,7 +37,7 @@ from ..connection.connecting import dial
 from ..terminal.failures import Failure
 
 if TYPE_CHECKING:
-    from ..connection.addressing import Target
+    from ...options.target import Target
 
 READ_BYTES: Final = 1 << 16
 WELCOME_S: Final = 5.0

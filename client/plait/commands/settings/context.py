@@ -8,10 +8,11 @@ from typing import Final
 
 import click
 
+from ...options.contexts import Context, load_contexts, save_contexts
 from ..terminal.failures import WrongUse
+from ..terminal.interrupts import interruptible
 from ..terminal.output import json_option, print_json
 from ..terminal.tables import print_table
-from .contexts import Context, Contexts, load_contexts, save_contexts
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 
@@ -22,8 +23,9 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, resolve_path=True)
 def context() -> None:
     """Save brokers' addresses under names.
 
-    The file is ~/.config/plait/contexts.json, or below XDG_CONFIG_HOME, readable by you alone. Tokens are never
-    printed.
+    Commands and the SDK use the context that --context or PLAIT_CONTEXT names, else the one in use; --url and PLAIT_URL
+    come before it. The file is ~/.config/plait/contexts.json, or below XDG_CONFIG_HOME, readable by you alone. Tokens
+    are never printed.
     """
 
 
@@ -42,7 +44,7 @@ def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, 
     Certificates and keys are PEM files. The names of the files are saved, not their contents.
     """
     from ...options.addresses import parse_address
-    from ..connection.trust import Trust
+    from ...options.trust import Trust
 
     if not _NAME.match(name):
         raise WrongUse(f"{name[:80]!r} is no name for a context", hint="use letters, digits and _ . -")
@@ -54,11 +56,12 @@ def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, 
             raise WrongUse("certificates are for plaits:// addresses", hint=f"plaits{str(address)[5:]} speaks TLS")
         if files["key"] and not files["certificate"]:
             raise WrongUse("--key needs --certificate")
-        Trust(**files).context()  # raises Failure if a file is not usable
+        Trust(**files).context()  # raises ConfigurationInvalid if a file is not usable
     contexts = load_contexts()
     contexts.saved[name] = Context(str(address), http, token or address.token, **files)
     if use_it:
         contexts.current = name
+    interruptible()
     save_contexts(contexts)
     click.echo(f"saved {name}: {address}" + (", in use" if contexts.current == name else ""))
 
@@ -68,8 +71,9 @@ def add(name: str, url: str, http: str | None, token: str | None, use_it: bool, 
 def use(name: str) -> None:
     """Use a saved address from now on."""
     contexts = load_contexts()
-    _known(contexts, name)
+    contexts.named(name)
     contexts.current = name
+    interruptible()
     save_contexts(contexts)
     click.echo(f"using {name}: {contexts.saved[name].url}")
 
@@ -98,15 +102,10 @@ def list_(as_json: bool) -> None:
 def remove(name: str) -> None:
     """Remove a saved address."""
     contexts = load_contexts()
-    _known(contexts, name)
+    contexts.named(name)
     del contexts.saved[name]
     if contexts.current == name:
         contexts.current = None
+    interruptible()
     save_contexts(contexts)
     click.echo(f"removed {name}")
-
-
-def _known(contexts: Contexts, name: str) -> None:
-    if name not in contexts.saved:
-        known = ", ".join(sorted(contexts.saved)) or "none"
-        raise WrongUse(f"there is no context {name[:80]!r}", hint=f"saved are: {known}")

@@ -1,15 +1,10 @@
-"""Durations on the command line: `50ms`, `2s`, `1.5m`. A bare number is seconds, as in the SDK."""
+"""Durations on the command line: `50ms`, `2s`, `1.5m`, read as the SDK reads them."""
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Final
 
 import click
-
-_UNITS: Final = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_WRITTEN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(us|µs|ms|s|m|h|d|)\Z")
 
 
 class Duration(click.ParamType[float]):
@@ -17,20 +12,29 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
+    def __init__(self, *, bare: bool = False) -> None:
+        self._bare = bare
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         if isinstance(value, int | float):
-            seconds = float(value)
-        else:
-            written = _WRITTEN.match(str(value).strip())
-            if written is None:
-                self.fail(f"{value!r} is no duration; write 50ms, 2s or 1.5m", param, ctx)
-            seconds = float(written[1]) * _UNITS[written[2]]
-        if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is not above zero", param, ctx)
+            return float(value)
+        from ...errors import ArgumentInvalid  # imports the frames, which `--help` does not need
+        from ...options.durations import parse_duration
+
+        text = str(value).strip()
+        bare = self._bare and text.replace(".", "", 1).isdecimal()
+        try:
+            seconds = float(text) if bare else parse_duration(text)
+        except ArgumentInvalid as error:
+            self.fail(f"{error.message}; {error.hint}", param, ctx)
+        if seconds <= 0:
+            self.fail(f"{text!r} is not above zero", param, ctx)
         return seconds
 
 
 DURATION: Final = Duration()
+SECONDS: Final = Duration(bare=True)
+"""For options whose unit is written in their metavar, S: a number without a unit is seconds."""
 
 
 def shown(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Exit codes of commands: 0 done, 1 failed, 2 wrong use, 130 interrupted. Errors are converted here alone.
 
-A wrong filter, address or event is wrong use: the same command can never succeed. Every other PlaitError is a failure:
-the same command may succeed at another time. Messages go to stderr, with a hint.
+A wrong filter, argument, address or event is wrong use: the same command can never succeed. Every other PlaitError is a
+failure: the same command may succeed at another time. Messages go to stderr, with a hint.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def as_failure(error: Exception) -> Failure:
     """Convert an error of Plait to the Failure that the command line prints."""
     from plait_core import EventInvalid, FilterError, PlaitError
 
+    from ...errors import ArgumentInvalid
+
     assert isinstance(error, PlaitError)
     if isinstance(error, FilterError):
-        message = f"filter: {error.message}" + (f" at column {error.column}" if error.column else "")
-        return WrongUse(message, detail=error.caret() if error.text else "", hint=error.hint)
-    if isinstance(error, EventInvalid) or type(error).__name__ == "AddressInvalid":
+        return WrongUse(error.placed, detail=error.caret() if error.text else "", hint=error.hint)
+    if isinstance(error, EventInvalid | ArgumentInvalid):
         return WrongUse(error.message, hint=error.hint)
     return Failure(error.message, hint=error.hint)

@@ -8,8 +8,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use plait_matching::wire::Limits;
 use plait_matching::wire::frames::{BLOCK_BYTES, DELIVER, FORWARD, PREFIX_BYTES, PUBLISH, Splitter as Frames};
+use plait_matching::wire::{Limits, attributes};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -134,6 +134,12 @@ impl EventFrame {
             Ok::<_, PyErr>(found.cast_into::<PyDict>()?.unbind())
         })?;
         Ok(found.bind(py).clone())
+    }
+
+    /// Whether the name of an attribute begins with `$`. Also true of attributes with a `$` that cannot be decoded.
+    #[getter]
+    fn has_dollar_name(&self, py: Python<'_>) -> bool {
+        attributes::has_dollar_name(self.packed(py), &self.limits)
     }
 
     /// Return the headers, or raise FrameError.
@@ -332,15 +338,21 @@ impl AttributeReader {
     }
 }
 
-/// Decode the hot frames in the reads of one connection.
+/// Paths in the cache of an `EventFrameReader`: those of the last links that alternate, at one entry a hash.
+const PATHS_KEPT: usize = 64;
+
+/// A path's bytes with its tuple.
+type CachedPath = Option<(Vec<u8>, Py<PyTuple>)>;
+
+/// Decode the hot frames in the reads of all connections with equal limits and version.
 #[pyclass(frozen, module = "plait_kernel")]
 pub(crate) struct EventFrameReader {
     frames: Frames,
     version: u8,
     reader: Py<PyAny>,
     limits: Arc<Limits>,
-    /// The last path and its bytes, because nearly always the next is the same.
-    path: Mutex<Option<(Vec<u8>, Py<PyTuple>)>>,
+    /// Recent paths, because nearly always the next one of a connection is the same.
+    paths: Mutex<[CachedPath; PATHS_KEPT]>,
 }
 
 #[pymethods]
@@ -351,7 +363,8 @@ impl EventFrameReader {
         let limits = limits_of(limits)?;
         let frames = Frames::new(limits, version, &[]);
         let limits = Arc::new(limits);
-        Ok(Self { frames, version, reader: reader.clone().unbind(), limits, path: Mutex::default() })
+        let paths = Mutex::new([const { None }; PATHS_KEPT]);
+        Ok(Self { frames, version, reader: reader.clone().unbind(), limits, paths })
     }
 
     /// Append the complete and valid hot frames that follow each other from `at` on. Return where they end. The Python
@@ -406,17 +419,24 @@ impl EventFrameReader {
     }
 
     fn path(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyTuple>> {
-        if let Some((same, path)) = &*self.path.lock().expect("no call has panicked")
+        let slot = path_slot(bytes);
+        if let Some((same, path)) = &self.paths.lock().expect("no call has panicked")[slot]
             && same == bytes
         {
             return Ok(path.clone_ref(py));
         }
         let path = numbers(py, bytes)?.unbind();
         let last = Some((bytes.to_vec(), path.clone_ref(py)));
-        let before = std::mem::replace(&mut *self.path.lock().expect("no call has panicked"), last);
+        let before = std::mem::replace(&mut self.paths.lock().expect("no call has panicked")[slot], last);
         drop(before); // only after the lock is released
         Ok(path)
     }
+}
+
+/// The cache entry of a path: broker ids are random, so the low bytes of the first and the last differ.
+fn path_slot(bytes: &[u8]) -> usize {
+    let (first, last) = (bytes.get(7).copied().unwrap_or(0), bytes.last().copied().unwrap_or(0));
+    usize::from(first.wrapping_mul(31).wrapping_add(last)) % PATHS_KEPT
 }
 
 fn numbers<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyTuple>> {

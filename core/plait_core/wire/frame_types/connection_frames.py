@@ -99,6 +99,8 @@ class Welcome(ControlFrame):
 
     Without a host: the broker's own. Empty: no server.
     """
+    report_s: Annotated[float, Between(0.0, 86_400)] = 0.0
+    """The least time between two of the client's reports (`ClientReport`); 0: the broker takes none."""
 
 
 @control(INTRODUCTION, opening=True)

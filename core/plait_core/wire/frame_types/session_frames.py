@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
-from ...limits import ACKNOWLEDGED_MAX, BROKERS_MAX, CLOSE_TEXT_MAX, DEPOSIT_BYTES_MAX, FILTER_TEXT_MAX, NAME_BYTES_MAX
+from ...limits import (
+    ACKNOWLEDGED_MAX,
+    BROKERS_MAX,
+    CLOSE_TEXT_MAX,
+    DEPOSIT_BYTES_MAX,
+    FILTER_TEXT_MAX,
+    NAME_BYTES_MAX,
+    REPORTED_MAX,
+    UNSEEN_MAX,
+)
 from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
@@ -19,6 +28,11 @@ FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
 Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
 CloseText: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
 Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
+Reported: TypeAlias = Annotated[tuple[U32, ...], AtMost(REPORTED_MAX)]
+ReportedTotals: TypeAlias = Annotated[tuple[U64, ...], AtMost(REPORTED_MAX)]
+UnseenNumbers: TypeAlias = Annotated[tuple[U32, ...], AtMost(UNSEEN_MAX)]
+UnseenReasons: TypeAlias = Annotated[tuple[Name, ...], AtMost(UNSEEN_MAX)]
+UnseenTotals: TypeAlias = Annotated[tuple[U64, ...], AtMost(UNSEEN_MAX)]
 
 # Flags of one delivery.
 LATE: Final = 1  # the event missed the subscription's delay bound
@@ -58,6 +72,30 @@ class NoticeKind(StrEnum):
     GAP = "gap"  # events that matched were dropped for the reason it names
     SLOW = "slow"  # the subscription's queue at the broker is filling
     CLOSED = "closed"  # the broker ended the subscription for the reason it names
+
+
+MOVED: Final = "moved"
+"""Why a subscription is closed whose cursor was moved. Its client opens it again, and reads on from there."""
+
+
+class Unseen(StrEnum):
+    """The reason why the application has not seen a delivery that was written for it.
+
+    Frames carry it as text: newer clients may have more.
+    """
+
+    WAITING = "waiting"  # it is in the client's buffer: no loss yet
+    QUEUE_FULL = "queue_full"  # dropped because the client's buffer was full
+    CLOSED = "closed"  # it was in the client's buffer when the application closed the subscription
+    CONNECTION_LOST = "connection_lost"  # it was in flight when a resumed connection broke
+    NOT_CONVERTIBLE = "not_convertible"  # it does not convert to the application's type
+    NOT_AUTHENTIC = "not_authentic"  # sealed, and changed or wrongly signed
+    ANOTHER_REALM = "another_realm"  # sealed in another realm
+    STALE_EPOCH = "stale_epoch"  # sealed, and its epoch is over or has not begun
+    MISSING_KEY = "missing_key"  # sealed, and the client has no keys of its epoch
+    REPLAYED = "replayed"  # sealed, and opened before
+    GONE = "gone"  # it was in the client's buffer at the last report of a session that ended
+    OTHER = "other"  # for a reason that the broker does not know
 
 
 class Code(StrEnum):
@@ -160,6 +198,30 @@ class Unadvertise(ControlFrame):
     advertisement: U32
 
 
+class DurableAction(StrEnum):
+    """Actions on a durable subscription, which need not be open."""
+
+    REMOVE = "remove"  # delete it with its backlog
+    SEEK = "seek"  # move its cursor to a start position
+
+
+@control(0x2E)
+@dataclass(frozen=True, slots=True)
+class ManageDurable(ControlFrame):
+    """Removes a durable subscription of the client's principal, or moves its cursor."""
+
+    request: U32
+    durable: Name
+    action: DurableAction
+    force: bool = False
+    """Whether to do it although a connected client holds it."""
+    start: Start = Start.NEW
+    start_at: U64 = 0
+
+    def problem(self) -> str:
+        return "" if self.durable else "a name"
+
+
 @control(0x26)
 @dataclass(frozen=True, slots=True)
 class Receipt(ControlFrame):
@@ -228,3 +290,38 @@ class Brokers(ControlFrame):
 
     def problem(self) -> str:
         return "" if len(self.ids) == len(self.names) else "a name for each"
+
+
+@control(0x2D)
+@dataclass(frozen=True, slots=True)
+class ClientReport(ControlFrame):
+    """Reports what became of deliveries in the client, in totals since each subscription was opened at this broker.
+
+    A client sends it if `Welcome.report_s` is not 0, that often at most, and only when figures have changed. Totals
+    make a lost or repeated report harmless. The columns of one kind have one length each. A report has a subscription
+    once, and a reason and publisher of it once.
+    """
+
+    subscriptions: Reported
+    handed_out: ReportedTotals
+    """Events handed to the application, by subscription. An event that it declines counts no more."""
+    carried: ReportedTotals
+    """Events that waited in the client when it opened the subscription at this broker; they count here, too."""
+    unseen_by: UnseenNumbers = ()
+    """Of each line about events that the application has not seen: the subscription."""
+    reasons: UnseenReasons = ()
+    publishers: UnseenTotals = ()
+    """The publisher of the line's events; 0 for those of publishers beyond the client's bound."""
+    counts: UnseenTotals = ()
+    """The number of the line's events: a total, or for `waiting` the present number."""
+    last: UnseenTotals = ()
+    """The sequence number of the line's last event."""
+
+    def problem(self) -> str:
+        lines = {len(self.unseen_by), len(self.reasons), len(self.publishers), len(self.counts), len(self.last)}
+        entries = {len(self.subscriptions), len(self.handed_out), len(self.carried)}
+        if len(lines) != 1 or len(entries) != 1:
+            return "columns of one length"
+        sources = set(zip(self.unseen_by, self.reasons, self.publishers, strict=True))
+        once = len(set(self.subscriptions)) == len(self.subscriptions) and len(sources) == len(self.unseen_by)
+        return "" if once else "each subscription, and each source of it, once"

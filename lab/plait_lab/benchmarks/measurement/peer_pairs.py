@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from ...competitors.paced_publishing import TURNS, sleep_until
+from ...competitors.paced_publishing import IdleTimer, sleep_until
 from ...failures import NothingMeasured, TrialFailed
 
 EVENT_BYTES: Final = 128
@@ -77,16 +78,21 @@ class Tally:
         return PairResult(count, self._count - count, count / took_s, float(p50), float(p99), cpu_us)
 
 
-def due(count: int, rate: float) -> Iterator[bytes]:
-    """Yield the events when they are due; without a rate at once."""
-    rest = bytes(EVENT_BYTES - 8)
+def scheduled(count: int, rate: float) -> Iterator[tuple[int, bytes]]:
+    """Yield the events with the times at which they are due; without a rate, that is now."""
+    rest = random.Random(count).randbytes(EVENT_BYTES - 8)
     begin = time.monotonic_ns()
     for number in range(count):
-        at = time.monotonic_ns()
+        at = begin + int(number * 1e9 / rate) if rate else time.monotonic_ns()
+        yield at, at.to_bytes(8, "little") + rest
+
+
+def due(count: int, rate: float) -> Iterator[bytes]:
+    """Yield the events when they are due; without a rate at once."""
+    for at, data in scheduled(count, rate):
         if rate:
-            at = begin + int(number * 1e9 / rate)
             sleep_until(at)
-        yield at.to_bytes(8, "little") + rest
+        yield data
 
 
 class Pair(Protocol):
@@ -110,10 +116,12 @@ class PlaitPeers:
         async with plait.peer() as client, client.advertise("true"):
             print("at", client.address, flush=True)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-            for number, data in enumerate(due(count, rate)):
-                await client.publish({"kind": 1}, data)
-                if rate or number % BATCH == 0:
-                    for _ in range(TURNS):
+            with IdleTimer() as timer:
+                for number, (at, data) in enumerate(scheduled(count, rate)):
+                    if rate:
+                        await timer.idle_until(at)
+                    await client.publish({"kind": 1}, data)
+                    if not rate and number % BATCH == 0:
                         await asyncio.sleep(0)
             await client.flush(QUIET_S)
             await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

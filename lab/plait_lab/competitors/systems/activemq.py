@@ -17,7 +17,7 @@ from ..contender import HOST, Contender, Selects, find_program, program_version,
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
-from ..quotes import EVENT_BYTES, Quote, QuoteFilter
+from ..quotes import Quote, QuoteFilter
 from ..stamps import STAMP_BYTES, closing, phase_of
 
 HOME: Final = Path("/usr/share/activemq")
@@ -34,6 +34,7 @@ class ActiveMq(Contender):
     title = "ActiveMQ selectors + STOMP"
     programs: ClassVar[tuple[str, ...]] = ("java",)
     terms: ClassVar[str] = "topic without persistence, acknowledged by itself; its server selects by JMS selectors"
+    install: ClassVar[str] = "apt-get install --no-install-recommends activemq default-jre-headless"
     selects: ClassVar[Selects] = "content"
 
     def versions(self) -> str:
@@ -86,8 +87,8 @@ class ActiveMq(Contender):
 
     def arguments(self, event: Quote, stamp: bytes) -> Arguments:
         headers = f"symbol:{event.symbol}\nprice:{event.price}\nvolume:{event.volume}"
-        body = stamp.hex().ljust(EVENT_BYTES - len(headers) - 1, "x") + closing(phase_of(stamp)).decode()
-        return (f"SEND\ndestination:{TOPIC}\n{headers}\n\n{body}\0".encode(),)
+        body = event.printable(stamp.hex().encode(), len(event.filler) - len(headers) - 1) + closing(phase_of(stamp))
+        return (f"SEND\ndestination:{TOPIC}\n{headers}\n\n".encode() + body + b"\0",)
 
     def member(self, interests: list[QuoteFilter]) -> Member:
         return _StompMember(interests)

@@ -12,14 +12,15 @@ from ..contender import HOST, Contender, Selects, find_program, package_version,
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
-from ..quotes import Quote, QuoteFilter, same_symbol
+from ..quotes import Quote, QuoteFilter, same_topic
 from ..stamps import phase_of
 
 TOPIC = "quotes"
 CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00"
 """MQTT 3.1.1: a clean session, no keep-alive, a client id chosen by the server."""
 CONNACK: Final = b"\x20\x02"
-SUBACK: Final = b"\x90\x03\x00\x01"
+SUBACK: Final = b"\x90"
+"""The first byte of the packet; no other before the first event has it."""
 
 
 class Mosquitto(Contender):
@@ -29,7 +30,8 @@ class Mosquitto(Contender):
     title = "mosquitto + aiomqtt"
     modules: ClassVar[tuple[str, ...]] = ("aiomqtt",)
     programs: ClassVar[tuple[str, ...]] = ("mosquitto",)
-    terms: ClassVar[str] = "QoS 0, nothing kept; its server selects by topic, one for each symbol"
+    terms: ClassVar[str] = "QoS 0, nothing kept; its server selects by topic, one for each symbol and price bucket"
+    install: ClassVar[str] = "apt-get install --no-install-recommends mosquitto; pip install aiomqtt"
     selects: ClassVar[Selects] = "topics"
 
     def versions(self) -> str:
@@ -73,13 +75,13 @@ class Mosquitto(Contender):
         return TOPIC, event.body(stamp)
 
     def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
-        return f"{TOPIC}/{event.symbol}", event.text(phase_of(stamp))
+        return _topic(event.topic), event.text(phase_of(stamp))
 
     def member(self, interests: list[QuoteFilter]) -> Member:
         return _MqttMember(interests)
 
     def deliveries(self, events: list[Quote], interests: list[QuoteFilter]) -> list[int]:
-        return same_symbol(events, interests)
+        return same_topic(events, interests)
 
     def _client(self, port: int) -> Any:
         return importlib.import_module("aiomqtt").Client(HOST, port)
@@ -88,18 +90,29 @@ class Mosquitto(Contender):
 class _MqttMember(Member):
     def __init__(self, interests: Sequence[QuoteFilter]) -> None:
         super().__init__()
-        topics = sorted({f"{TOPIC}/{interest.symbol}".encode() for interest in interests})
-        assert len(topics) <= 1, "one symbol a connection: MQTT delivers overlapping interests of one client once"
-        self._topic = topics[0] if topics else b""
+        topics = [_topic(topic).encode() for interest in interests for topic in interest.topics]
+        assert len(set(topics)) == len(topics), "MQTT delivers overlapping interests of one client once"
+        self._topics = topics
 
     def opening(self) -> bytes:
-        if not self._topic:
+        if not self._topics:
             return CONNECT
-        body = b"\x00\x01" + len(self._topic).to_bytes(2, "big") + self._topic + b"\x00"
-        return CONNECT + bytes((0x82, len(body))) + body
+        body = b"\x00\x01" + b"".join(len(topic).to_bytes(2, "big") + topic + b"\x00" for topic in self._topics)
+        return CONNECT + b"\x82" + _length(len(body)) + body
 
     def receive(self, data: bytes) -> None:
         if self.joined.done():
             self.note_closed(data)
-        elif (SUBACK if self._topic else CONNACK) in data:
+        elif (SUBACK if self._topics else CONNACK) in data:
             self.join()  # nothing is published before all members have joined
+
+
+def _topic(topic: tuple[str, int]) -> str:
+    symbol, hundreds = topic
+    return f"{TOPIC}/{symbol}/{hundreds}"
+
+
+def _length(count: int) -> bytes:
+    """Return MQTT's encoding of a packet's remaining length: seven bits a byte, the lowest first."""
+    low, high = count & 0x7F, count >> 7
+    return bytes((low | 0x80,)) + _length(high) if high else bytes((low,))

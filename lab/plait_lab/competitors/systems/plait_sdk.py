@@ -5,12 +5,11 @@ A crowd uses the bare wire protocol, as for the other systems, and decodes every
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -36,9 +35,9 @@ from plait_core.wire.frame_types.session_frames import Done, Failed, Subscribe
 from ..contender import HOST, Contender, Selects, package_version, run_client
 from ..listening import Listener
 from ..many_subscribers import Member
-from ..paced_publishing import Arguments, PublishedStream, publish_all
-from ..quotes import EVERYTHING, Attributes, Quote, QuoteFilter
-from ..stamps import phase_of, restamp
+from ..paced_publishing import Arguments, PublishedStream, publish_all, publish_confirmed
+from ..quotes import EVERYTHING, Quote, QuoteFilter
+from ..stamps import phase_of
 
 
 class Plait(Contender):
@@ -47,6 +46,7 @@ class Plait(Contender):
     key = "plait"
     title = "Plait"
     terms: ClassVar[str] = "at most once unless durable; its broker selects by content, every subscription is a filter"
+    install: ClassVar[str] = "make setup"
     selects: ClassVar[Selects] = "content"
 
     def versions(self) -> str:
@@ -101,6 +101,26 @@ class PlaitInPython(Plait):
         return ["env", "PLAIT_NATIVE=off", *super().command(port, place)]
 
 
+class PlaitReporting(Plait):
+    """A broker whose clients report a hundred times a second, in place of once."""
+
+    key = "plait-reporting"
+    title = "Plait, 100 reports a second"
+    interval_s: ClassVar[float] = 0.01
+
+    def command(self, port: int, place: Path) -> list[str]:
+        program = [sys.executable, "-m", "plait_lab.competitors.systems.reporting_broker", f"{self.interval_s:g}"]
+        return [*program, *broker_options(port)]
+
+
+class PlaitSilent(PlaitReporting):
+    """A broker whose clients report nothing."""
+
+    key = "plait-silent"
+    title = "Plait, no reports"
+    interval_s: ClassVar[float] = 0.0
+
+
 class PlaitObserved(Plait):
     """The broker with telemetry that records every event."""
 
@@ -120,6 +140,7 @@ class PlaitDurable(Plait):
 
     key = "plait-durable"
     title = "Plait, durable"
+    terms: ClassVar[str] = "confirmed when it is on the disk: fsync, with group commit"
 
     def command(self, port: int, place: Path) -> list[str]:
         return [*super().command(port, place), "--data", str(place / "data")]
@@ -136,20 +157,8 @@ class PlaitDurable(Plait):
 
     def publish(self, port: int, stream: PublishedStream) -> None:
         async def main() -> None:
-            confirmed, going = Listener(stream.counters, 0, measure=True), set[asyncio.Task[None]]()
-
-            async def confirm(attributes: Attributes, payload: bytes) -> None:
-                published_ns = time.monotonic_ns()
-                await client.publish(attributes, payload, confirm="broker")
-                confirmed.receive(restamp(payload, published_ns))
-
-            async def publish(attributes: Attributes, payload: bytes) -> None:
-                task = asyncio.create_task(confirm(attributes, payload))
-                going.add(task)
-                task.add_done_callback(going.discard)
-
             async with plait.connect(f"plait://{HOST}:{port}") as client:
-                await publish_all(stream, publish)
+                await publish_confirmed(stream, partial(client.publish, confirm="broker"))
 
         run_client(main())
 

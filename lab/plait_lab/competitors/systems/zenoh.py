@@ -12,7 +12,8 @@ from ..child_command import server_command
 from ..contender import HOST, Contender, package_version
 from ..listening import Listener
 from ..paced_publishing import Arguments, PublishedStream, publish_all_blocking
-from ..quotes import Quote
+from ..quotes import Quote, QuoteFilter
+from ..shared_counters import SharedCounters
 
 KEY = "quotes"
 
@@ -24,8 +25,11 @@ class Zenoh(Contender):
     title = "Zenoh router + eclipse-zenoh"
     modules: ClassVar[tuple[str, ...]] = ("zenoh",)
     terms: ClassVar[str] = (
-        "a publisher that blocks rather than drops; no crowd: only its own library implements its wire protocol"
+        "a publisher that blocks rather than drops; large payloads through shared memory, its default;"
+        " no crowd: only its own library implements its wire protocol"
     )
+
+    install: ClassVar[str] = "pip install eclipse-zenoh"
 
     def versions(self) -> str:
         return package_version("eclipse-zenoh")
@@ -42,6 +46,14 @@ class Zenoh(Contender):
         with self._client(port) as session:
             session.declare_subscriber(KEY, lambda sample: receive(sample.payload.to_bytes()))
             listener.subscribed()
+            signal.pause()
+
+    def stand(self, port: int, interests: list[QuoteFilter], installed: SharedCounters) -> None:
+        topics = [topic for interest in interests for topic in interest.topics]
+        with self._client(port) as session:
+            for symbol, hundreds in topics:
+                session.declare_subscriber(f"{KEY}/{symbol}/{hundreds}", lambda sample: None)
+            installed.ready[0] = 1
             signal.pause()
 
     def publish(self, port: int, stream: PublishedStream) -> None:

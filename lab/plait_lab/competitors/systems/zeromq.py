@@ -12,7 +12,7 @@ from ..contender import HOST, Contender, Selects, package_version
 from ..listening import Listener
 from ..many_subscribers import Member
 from ..paced_publishing import Arguments, PublishedStream, publish_all_blocking
-from ..quotes import Quote, QuoteFilter, same_symbol
+from ..quotes import Quote, QuoteFilter, same_topic
 from ..stamps import phase_of
 
 GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
@@ -29,7 +29,10 @@ class ZeroMq(Contender):
     key = "zeromq"
     title = "pyzmq XSUB/XPUB proxy"
     modules: ClassVar[tuple[str, ...]] = ("zmq",)
-    terms: ClassVar[str] = "no high-water mark, so no drops; its proxy selects by prefix, one for each symbol"
+    terms: ClassVar[str] = (
+        "no high-water mark, so no drops; its proxy selects by prefix, one for each symbol and price bucket"
+    )
+    install: ClassVar[str] = "pip install pyzmq"
     selects: ClassVar[Selects] = "topics"
 
     def versions(self) -> str:
@@ -78,7 +81,7 @@ class ZeroMq(Contender):
         return _ZmtpMember(interests)
 
     def deliveries(self, events: list[Quote], interests: list[QuoteFilter]) -> list[int]:
-        return same_symbol(events, interests)
+        return same_topic(events, interests)
 
     def _socket(self, kind: str) -> Any:
         zmq = importlib.import_module("zmq")
@@ -90,7 +93,8 @@ class ZeroMq(Contender):
 class _ZmtpMember(Member):
     def __init__(self, interests: Sequence[QuoteFilter]) -> None:
         super().__init__()
-        self._prefixes = sorted({f"{interest.symbol} ".encode() for interest in interests})
+        topics = sorted({topic for interest in interests for topic in interest.topics})
+        self._prefixes = [f"{symbol} {hundreds} ".encode() for symbol, hundreds in topics]
 
     def opening(self) -> bytes:
         return GREETING + bytes((4, len(READY))) + READY

@@ -14,7 +14,7 @@ from plait_core.wire import Confirm
 
 from ..timeline import Timeline
 from .applications import Application
-from .interests import Interest, draw_attributes, draw_interest
+from .interests import EVERYTHING, Interest, draw_attributes, draw_interest
 from .recorder import NEVER, ClientSubscription
 
 _LIFETIME_US: Final = (50_000, 500_000, 5_000_000)
@@ -35,6 +35,25 @@ class Behaviour:
     subscriptions: int
     durables: dict[str, Interest]
     buffer: Buffer
+    refilter_per_s: float = 0.0
+    """Rate at which it changes the filter of a durable subscription. It then also opens a second one."""
+
+
+def draw_worker(rng: Random, events: int, active_s: float) -> Behaviour:
+    """Draw the behaviour of an application that shares durable subscriptions with others."""
+    return Behaviour(
+        publish_per_s=events / active_s,
+        burst=rng.choice((1, 5)),
+        confirms=rng.choice(((Confirm.BROKER,), (Confirm.BROKER, Confirm.SUBSCRIBERS))),
+        payload_bytes=0,
+        priorities=1,
+        lifetime_share=0.0,
+        change_per_s=0.0,
+        subscriptions=0,
+        durables={"work": EVERYTHING},
+        buffer=Buffer(),
+        refilter_per_s=rng.choice((0.2, 1.0, 4.0)),
+    )
 
 
 def draw_behaviour(rng: Random, number: int, events: int, active_s: float) -> Behaviour:
@@ -80,6 +99,8 @@ class Script:
         self._keep_subscriptions()
         if self.behaviour.publish_per_s:
             self._later(self.behaviour.burst / self.behaviour.publish_per_s, self._publish)
+        if self.behaviour.refilter_per_s:
+            self._later(1 / self.behaviour.refilter_per_s, self._refilter)
         if self.behaviour.change_per_s:
             self._later(1 / self.behaviour.change_per_s, self._change_subscription)
 
@@ -97,7 +118,8 @@ class Script:
                 for subscription in application.subscriptions.values()
             )
             if not refused and not any(subscription.durable == name for subscription in held):
-                application.subscribe(interest, durable=name, buffer=behaviour.buffer)
+                wanted = draw_interest(self._rng, 1) if behaviour.refilter_per_s else interest
+                application.subscribe(wanted, durable=name, buffer=behaviour.buffer)
         plain = sum(not subscription.durable for subscription in held)
         for _ in range(behaviour.subscriptions - plain):
             application.subscribe(draw_interest(self._rng), buffer=behaviour.buffer)
@@ -118,6 +140,20 @@ class Script:
                 lifetime_us=rng.choice(_LIFETIME_US) if rng.random() < behaviour.lifetime_share else 0,
             )
         self._later(behaviour.burst / behaviour.publish_per_s, self._publish)
+
+    def _refilter(self) -> None:
+        """Change the filter of a durable subscription, or close it, so that the next worker opens it with another."""
+        if self._timeline.now >= self._until:
+            return
+        held = [
+            each for each in self.application.subscriptions.values() if each.installed_at < each.closing_at == NEVER
+        ]
+        for subscription in held:
+            if self._rng.random() < 0.7:
+                self.application.change(subscription, draw_interest(self._rng, 1))
+            else:
+                self.application.unsubscribe(subscription)
+        self._later(1 / self.behaviour.refilter_per_s, self._refilter)
 
     def _change_subscription(self) -> None:
         if self._timeline.now >= self._until:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
-from plait.errors import BufferFull, NotAllowed
+from plait.errors import BufferFull, NotAllowed, Refused
 from plait.options.addresses import Address
 from plait.options.settings import Buffer, Outbox, Reconnect, SessionSettings
 from plait.protocol.notices import Gap, Late
@@ -186,8 +186,9 @@ class Application(Process):
         def answered(error: PlaitError | None) -> None:
             if error is None:
                 self.recorder.changed(wish)
-            else:  # the session has restored the filter before
-                self.recorder.change_requested(subscription, before)
+                return
+            wish.refused_at = self.timeline.now if isinstance(error, Refused) else NEVER
+            self.recorder.change_requested(subscription, before)  # the session has restored the filter before
 
         request = self.session.desired.change(handle, terms, self.now)
         self._requests[request] = answered
@@ -330,6 +331,8 @@ class Application(Process):
             self.recorder.installed(subscription)
         else:
             subscription.refused = isinstance(error, NotAllowed)
+            if isinstance(error, Refused):
+                subscription.requested[0].refused_at = self.timeline.now
             self.recorder.closed(subscription, f"{type(error).__name__}: {error}")
 
     def _unsubscribed(self, subscription: ClientSubscription) -> None:

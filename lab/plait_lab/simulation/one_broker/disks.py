@@ -68,6 +68,11 @@ class Disk:
         """Positions of the stored records."""
         return list(self._rows)
 
+    @property
+    def records(self) -> list[LogRecord]:
+        """The stored records, if none is damaged."""
+        return [checked_record(row).record for row in self._rows.values()]
+
     def holds(self, id: EventId) -> bool:
         """Return whether the event of a publisher is stored."""
         return id in self._events

@@ -199,6 +199,7 @@ SCENARIOS: Final[dict[str, tuple[str, ...]]] = {
     "crashes": ("kill_broker", "cut_power", "kill_client"),
     "disk": ("fill_disk", "fail_disk", "slow_disk", "kill_broker", "cut_power"),
     "lost log": ("wipe_disk", "kill_client", "kill_broker", "cut"),
+    "durables": ("kill_client", "kill_client", "reset", "pause_client", "kill_broker", "fill_disk", "stop_reading"),
     "slow": ("stop_reading", "pause_client", "pause_broker"),
 }
 """The kinds of fault that a scenario draws from."""

@@ -14,10 +14,11 @@ from typing import Final
 from plait_broker import Broker, BrokerSettings, Caller, Gate, OpenGate
 from plait_broker.outputs import Close, Fetch, LogRecord, Persist, Send
 from plait_core.matching import Index, new_index
+from plait_core.wire.frame_types.session_frames import Unseen
 
 from ..timeline import Action, Clock
-from .bounds import check_bounds
 from .disks import Disk
+from .invariants.bounds import check_bounds
 from .network import Connection, Network
 from .recorder import Recorder
 
@@ -200,7 +201,13 @@ class BrokerNode(Process):
         for connection in self.network.of(self):
             connection.abandon(self, notify=False)
 
+    def count_reports(self) -> None:
+        """Record what clients have reported to this incarnation. It is called at its end."""
+        if self.broker is not None:
+            self.recorder.reported_drops += self.broker.counters.client_dropped[Unseen.QUEUE_FULL]
+
     def _die(self) -> None:
+        self.count_reports()
         self.broker = None
         self.running = self.paused = False
         self._deferred.clear()

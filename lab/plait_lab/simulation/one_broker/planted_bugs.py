@@ -16,13 +16,16 @@ from zlib import crc32
 
 from plait.protocol.subscription_state import SubscriptionState as Handle
 from plait_broker import broker
+from plait_broker.clients.client_reports import ClientReports
 from plait_broker.clients.client_requests import ClientRequests
 from plait_broker.clients.confirmations import Confirmations
 from plait_broker.clients.connection import Connection
 from plait_broker.clients.delivery import Deliveries
+from plait_broker.clients.delivery_figures import DeliveryFigures
 from plait_broker.clients.delivery_queue import DeliveryQueue, Queued
-from plait_broker.clients.durable_delivery import DurableDelivery
-from plait_broker.clients.durable_subscriptions import DurableSubscriptions
+from plait_broker.clients.durable.durable_delivery import DurableDelivery
+from plait_broker.clients.durable.durable_requests import DurableRequests
+from plait_broker.clients.durable.durable_subscriptions import DurableSubscriptions
 from plait_broker.clients.sessions import DurableSubscription, Session, Subscription
 from plait_broker.clients.subscriptions import Subscriptions
 from plait_broker.pipeline.admission import Admission
@@ -241,6 +244,33 @@ def _ignore_window(right: Callable[..., Any]) -> Callable[..., Any]:
     return takes
 
 
+def _lose_the_place(right: Callable[..., Any]) -> Callable[..., Any]:
+    def take_over(self: DurableRequests, durable: DurableSubscription, *arguments: Any) -> None:
+        right(self, durable, *arguments)
+        durable.move_to(self._durables.stored)
+
+    return take_over
+
+
+def _forget_earlier_filters(right: Callable[..., Any]) -> Callable[..., Any]:
+    def recover(recovered: Any, interest: Any, durables: DurableSubscriptions, *others: Any) -> None:
+        right(recovered, interest, durables, *others)
+        for durable in durables.all():
+            durable.earlier.clear()
+
+    return recover
+
+
+def _forget_totals(right: Callable[..., Any]) -> Callable[..., Any]:
+    def drop(
+        self: ClientReports, subscription: Subscription, figures: DeliveryFigures, source: Any, *arguments: Any
+    ) -> None:
+        right(self, subscription, figures, source, *arguments)
+        figures.lines.pop(source, None)
+
+    return drop
+
+
 PLANTED: Final[dict[str, Planted]] = {
     "skip_duplicates": Planted(DuplicateWindow, "see", _accept_duplicates),
     "drop_one_in_10000": Planted(Deliveries, "_write", _drop_one_in(10_000)),
@@ -262,7 +292,11 @@ PLANTED: Final[dict[str, Planted]] = {
     "keep_the_old_filter": Planted(SubscriptionIndex, "change", _keep_old_index),
     "ignore_durable_window": Planted(DurableDelivery, "_takes_delivery", _ignore_window),
     "forget_refusals": Planted(Admission, "remember", _do_nothing),
+    "count_reports_twice": Planted(ClientReports, "_drop", _forget_totals),
     "close_without_notice": Planted(Subscriptions, "close_full", _close_without_notice),
+    "lose_the_place_in_a_take_over": Planted(DurableRequests, "_take_over", _lose_the_place, "durables"),
+    "forget_the_filter_before": Planted(DurableSubscription, "remember_filter", _do_nothing, "durables"),
+    "forget_earlier_filters_on_restart": Planted(broker, "recover", _forget_earlier_filters, "durables"),
     "keep_positions_of_a_lost_log": Planted(Handle, "new_session", _keep_positions, "lost log"),
 }
 """Every bug, by name."""

@@ -70,8 +70,11 @@ class RequestedFilter:
     """A filter that an application requested."""
 
     interest: Interest
+    requested_at: float
     done_at: float = NEVER
     """Time at which it was confirmed to be in force instead of the one before."""
+    refused_at: float = NEVER
+    """Time at which the application learned that the broker has refused it."""
 
 
 @dataclass(slots=True)
@@ -142,6 +145,8 @@ class Recorder:
         self.lines: list[tuple[Any, ...]] = []
         """The history as text."""
         self.history = History()
+        self.reported_drops = 0
+        """Events that clients dropped from full buffers, by the count of all incarnations of the broker."""
         self.broken: list[str] = []
         """Exceptions and exceeded bounds in a node."""
         self._timeline = timeline
@@ -187,7 +192,7 @@ class Recorder:
     ) -> ClientSubscription:
         """Record the request of a subscription."""
         subscription = ClientSubscription(
-            client, owner, number, interest, durable, self.now, requested=[RequestedFilter(interest)]
+            client, owner, number, interest, durable, self.now, requested=[RequestedFilter(interest, self.now)]
         )
         self.subscriptions.append(subscription)
         self.note("subscribe", subscription.name, interest.text)
@@ -202,7 +207,7 @@ class Recorder:
 
     def change_requested(self, subscription: ClientSubscription, interest: Interest) -> RequestedFilter:
         """Record the request of another filter."""
-        request = RequestedFilter(interest)
+        request = RequestedFilter(interest, self.now)
         subscription.requested.append(request)
         self.note("change", subscription.name, interest.text)
         return request

@@ -19,15 +19,15 @@ from plait_core.wire import Hello
 
 from ..sorted_index import SortedIndex
 from ..timeline import Clock, Timeline
-from .application_scripts import Script, draw_behaviour
+from .application_scripts import Script, draw_behaviour, draw_worker
 from .applications import Application, ApplicationTerms
-from .bounds import check_bounds
 from .disks import Disk, DiskTerms
 from .faults import FAULTS, SCENARIOS, FaultTargets, heal
 from .interests import EVERYTHING, Interest, draw_denied
+from .invariants.bounds import check_backlogs, check_bounds
+from .invariants.oracle import Oracle, Rights, Violation
 from .network import Network, Path, SizesByFrame
 from .nodes import BrokerNode, BrokerTerms
-from .oracle import Oracle, Rights, Violation
 from .raw_clients import RawClient
 from .recorder import Outcome, Recorder
 from .wire_witness import WireWitness
@@ -45,6 +45,9 @@ PUBLISHED_MIN: Final = 40
 MATCHED_MIN: Final = 0.2
 """Least share of events that reach a subscriber, for a history that proves anything (H3). `PUBLISHED_MIN` is the least
 number."""
+
+TEAM: Final = "team"
+"""The principal of all workers that share durable subscriptions."""
 
 REDRAWS_MAX: Final = 20
 REDRAW: Final = 1_000_003
@@ -85,11 +88,13 @@ class TokenGate:
         self.rights: dict[str, Rights] = {}
         self._principals: dict[str, Principal] = {}
 
-    def add(self, name: str, deny: Interest | None) -> None:
-        """Admit a client, which may receive everything but events that `deny` matches."""
-        self.rights[name] = Rights(EVERYTHING, deny)
+    def add(self, name: str, deny: Interest | None, owner: str = "") -> None:
+        """Admit a client, which may receive everything but events that `deny` matches. `owner`: its principal, if that
+        has several clients."""
+        owner = owner or name
+        self.rights[owner] = Rights(EVERYTHING, deny)
         rules = Rules((ALL_EVENTS,), (parse(deny.text),) if deny is not None else ())
-        self._principals[name] = Principal(name, subscribe=rules)
+        self._principals[name] = Principal(owner, subscribe=rules)
 
     def admit(self, hello: Hello, caller: Caller) -> Principal | None:
         return self._principals.get(hello.token or "")
@@ -128,8 +133,9 @@ class Run:
         self.scripts: list[Script] = []
         count = rng.choice((2, 3, 3, 4))
         events = rng.randint(PUBLISHED_MIN + 30, 260)
+        add = self._add_worker if scenario == "durables" else self._add_application
         for number in range(count):
-            self._add_application(number, events // count)
+            add(number, events // count)
         self._schedule_faults(SCENARIOS[scenario])
 
     def play(self) -> list[Violation]:
@@ -144,12 +150,15 @@ class Run:
             self._settle()
             if self.targets.broker.broker is not None:
                 check_bounds(self.targets.broker.broker)
+                if not self.targets.broker.disk.damaged:
+                    check_backlogs(self.targets.broker.broker, self.targets.broker.disk.records)
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.recorder.breach(
                 "exception", f"{type(error).__name__}: {error} at {place.filename.rpartition('/')[2]}:{place.lineno}"
             )
             return [Violation("I9", text) for text in self.recorder.broken]
+        self.targets.broker.count_reports()
         violations = Oracle(self.recorder, self.gate.rights).violations()
         if self.targets.broker.disk.served_damage:
             violations.append(Violation("F11", "a damaged record was served"))
@@ -173,6 +182,18 @@ class Run:
     def _clock(self) -> Clock:
         rng = self._rng
         return Clock(self.timeline, rng.uniform(-500e-6, 500e-6), rng.uniform(0, 1e5), rng.uniform(-3600, 3600))
+
+    def _add_worker(self, number: int, events: int) -> None:
+        """Add an application that shares its durable subscriptions with the other workers of a team, and changes their
+        filters."""
+        rng = self._rng
+        name = f"worker{number}"
+        self.gate.add(name, None, TEAM)
+        terms = ApplicationTerms(rng.choice((0.0, 0.01)), rng.choice((0.0, 0.05, 0.3)), name, Path(0.005), owner=TEAM)
+        worker = Application(name, self.targets.network, self.recorder, self._clock(), self.targets.broker, rng, terms)
+        self.targets.applications.append(worker)
+        behaviour = draw_worker(rng, events, self._active_s)
+        self.scripts.append(Script(worker, behaviour, self.timeline, rng, self._active_s))
 
     def _add_application(self, number: int, events: int) -> None:
         rng = self._rng

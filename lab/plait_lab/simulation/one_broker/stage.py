@@ -13,8 +13,8 @@ from random import Random
 from plait_broker import Broker, BrokerSettings, Gate, OpenGate
 
 from ..timeline import Clock, Timeline
-from .bounds import check_bounds
 from .disks import Disk, DiskTerms
+from .invariants.bounds import check_bounds
 from .network import Network, Path
 from .nodes import BrokerNode, BrokerTerms
 from .raw_clients import RawClient

@@ -147,8 +147,8 @@ def _nobody(right: Right) -> Right:
 
 
 def _nobody_once_a_link_is_gone(right: Right) -> Right:
-    def link_down(self: Overlay, broker: int, now: float) -> None:
-        right(self, broker, now)
+    def link_down(self: Overlay, broker: int, now: float, reason: str = "") -> None:
+        right(self, broker, now, reason)
         for home in list(self.remote_interest.homes):
             self.remote_interest.gone(home)
 
@@ -174,8 +174,8 @@ def _delays_are_as_they_were(right: Right) -> Right:
 
 
 def _last_first(right: Right) -> Right:
-    def take_updates(self: InterestSync, now: float, reaches: Callable[[int], bool]) -> list[InterestUpdate]:
-        updates: list[InterestUpdate] = right(self, now, reaches)
+    def take_updates(self: InterestSync, now: float, distance_us: Callable[[int], int | None]) -> list[InterestUpdate]:
+        updates: list[InterestUpdate] = right(self, now, distance_us)
         return updates[::-1]
 
     return take_updates

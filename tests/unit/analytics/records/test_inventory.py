@@ -137,5 +137,5 @@ def test_names_survive_a_line_that_was_cut(home: Path) -> None:
     with path.open("a") as file:
         file.write('{"kind": "subscription", "id": 1, "filter": "new"}\n{"kind": "broker"}\n[]\n{"kind": "brok')
     names = read_names(take_inventory([home]))
-    assert names.num_rows == whole == 3 + 9
+    assert names.num_rows == whole == 3 + 3 + 9
     assert [row["filter"] for row in names.to_pylist() if row["broker"] == 0x11 and row["id"] == 1] == ["new"]

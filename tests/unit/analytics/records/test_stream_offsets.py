@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from telemetry_world import BROKERS, START_US, World
 
-from plait_analytics import TABLES, Lake, take_inventory
+from plait_analytics import Lake, take_inventory
 from plait_analytics.live import live_lake as live_lake_module
 from plait_analytics.live.live_lake import SHOWN_EVERY_S, LiveLake
 from plait_analytics.records.batches import read_counts, slices_of
@@ -24,10 +24,14 @@ from plait_analytics.records.counts import SCHEMA as COUNTS
 from plait_analytics.records.growing_segments import GrowingSegments
 from plait_analytics.records.id_names import read_names
 from plait_analytics.records.stream_offsets import GOOD, LATE, ODD, Offset, StreamOffsets, read_portion
+from plait_analytics.records.words import IdNames
+from plait_analytics.tables import lake as lake_module
 from plait_analytics.tables.derive_tables import COUNTED, derive, merged
 from plait_analytics.tables.json_pages import page_document
-from plait_analytics.tables.lake import LakeError, presented, replace
+from plait_analytics.tables.lake import replace
+from plait_analytics.tables.presentation import presented
 from plait_analytics.tables.summary import SUMMARY, WINDOWS
+from plait_analytics.tables.table_directories import LakeError
 from plait_core.telemetry import RECORD_BYTES, RecordKind
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
@@ -283,7 +287,7 @@ def test_windows_as_they_close_make_the_tables_of_all_of_them(
     expected = derive(pa.concat_tables(parts), names, window_us=WINDOW_US)
     kept = Lake(out)
     for name in COUNTED:
-        assert kept.read(name).equals(presented(name, expected[name])), name
+        assert kept.read(name).equals(presented(name, expected[name], IdNames(names))), name
     manifest = kept.manifest()
     assert manifest is not None
     lake.show(SHOWN_EVERY_S)
@@ -296,12 +300,11 @@ def test_windows_as_they_close_make_the_tables_of_all_of_them(
     lake.show(10 * SHOWN_EVERY_S)
     assert (out / SUMMARY).stat().st_mtime_ns == before, "nothing is new"
     assert manifest["live"] == {"batch": 2 * len(parts) - 2, "query": "q-1"}
-    named = {file for table in manifest["tables"].values() for file in (*table["files"], table["json"])}
-    there = {str(path.relative_to(out)) for name in TABLES for path in (out / name).rglob("*") if path.is_file()}
-    assert there == named
+    for name, table in manifest["tables"].items():
+        assert {path.name for path in (out / name).iterdir()} == {Path(file).name for file in table["files"]}
 
 
-def test_files_of_an_hour_are_joined_when_they_are_many(
+def test_files_of_batches_are_joined_when_they_are_many(
     closed: tuple[list[pa.Table], pa.Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_lake_module, "JOINED_FILES", 4)
@@ -328,7 +331,9 @@ def test_a_full_disk_leaves_the_tables_before_and_is_no_loss(
     before = {name: Lake(out).read(name) for name in COUNTED}
     for survives in range(6):
         with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
-            patched.setattr(live_lake_module, "replace", full_after(survives))
+            full = full_after(survives)
+            patched.setattr(live_lake_module, "replace", full)
+            patched.setattr(lake_module, "replace", full)
             lake.append(1, second, names)
         assert all(Lake(out).read(name).equals(before[name]) for name in COUNTED)
     lake.append(1, second, names)
@@ -338,10 +343,10 @@ def test_a_full_disk_leaves_the_tables_before_and_is_no_loss(
 def full_after(calls: int) -> Callable[..., None]:
     left = iter(range(calls))
 
-    def fails(path: Path, data: bytes, *, sync: bool = True) -> None:
+    def fails(path: Path, data: bytes, *, sync: bool = True, partial: Path | None = None) -> None:
         if next(left, None) is None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace(path, data, sync=sync)
+        replace(path, data, sync=sync, partial=partial)
 
     return fails
 

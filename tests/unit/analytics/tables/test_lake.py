@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from plait_analytics.commands.analyze import analyze
 from plait_analytics.engines.duckdb_engine import compute_by_duckdb
 from plait_analytics.engines.java import JavaMissing, find_java
 from plait_analytics.tables import lake as lake_module
-from plait_analytics.tables.lake import LakeError
+from plait_analytics.tables.presentation import beside_of
+from plait_analytics.tables.table_directories import LakeError
 
 LATER_US = START_US + 3_600_000_000
 write_table = pq.write_table
@@ -36,19 +38,33 @@ def run(*arguments: object) -> Result:
 
 
 def files(directory: Path) -> set[str]:
-    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+    """Return all files of tables that exist, whether a directory shows them or not."""
+    folders = (directory / "_files", directory / "_pages")
+    return {str(path.relative_to(directory)) for folder in folders for path in folder.rglob("*") if path.is_file()}
 
 
 def named(directory: Path) -> set[str]:
-    manifest = json.loads((directory / "manifest.json").read_text())
-    tables = manifest["tables"].values()
-    return {"manifest.json", "summary.json", *(file for table in tables for file in (*table["files"], table["json"]))}
+    """Return the files of tables that the manifest names."""
+    tables = json.loads((directory / "manifest.json").read_text())["tables"].values()
+    return {file for table in tables for file in (*table["files"], table["json"])}
+
+
+def shown(directory: Path) -> dict[str, set[str]]:
+    """Return what there is in the directory of each table."""
+    return {name: {path.name for path in (directory / name).iterdir()} for name in TABLES}
+
+
+def to_show(directory: Path) -> dict[str, set[str]]:
+    """Return the names of the files that the manifest names, by table."""
+    tables = json.loads((directory / "manifest.json").read_text())["tables"]
+    return {name: {Path(file).name for file in table["files"]} for name, table in tables.items()}
 
 
 def test_the_manifest_lists_and_describes_all_tables(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(home, "--out", out).exit_code == 0
     assert files(out) == named(out)
+    assert shown(out) == to_show(out)
     manifest = json.loads((out / "manifest.json").read_text())
     assert list(manifest["tables"]) == list(TABLES)
     for name, table in manifest["tables"].items():
@@ -57,7 +73,9 @@ def test_the_manifest_lists_and_describes_all_tables(home: Path, tmp_path: Path)
         assert {column: str(kind) for column, kind in zip(rows.column_names, rows.schema.types, strict=True)} == {
             column: reported_text["type"] for column, reported_text in table["columns"].items()
         }
-        assert set(table["columns"]) - {"window"} == {*TABLES[name].key, *TABLES[name].columns} - {"window_us"}
+        defined = [*TABLES[name].key, *TABLES[name].columns]
+        beside = {added for column in defined for added in beside_of(name, column)}
+        assert set(table["columns"]) == {"window", *defined, *beside} - {"window_us"}
 
 
 def test_pages_are_the_tables_as_json(home: Path, tmp_path: Path) -> None:
@@ -69,9 +87,9 @@ def test_pages_are_the_tables_as_json(home: Path, tmp_path: Path) -> None:
         names = [column["name"] for column in page["columns"]]
         assert names == table.column_names
         for row, kept in zip(page["rows"], table.to_pylist(), strict=True):
-            shown = dict(zip(names, row, strict=True))
-            assert shown.pop("window") == f"{kept.pop('window'):%Y-%m-%dT%H:%M:%SZ}"
-            assert shown == kept
+            cells = dict(zip(names, row, strict=True))
+            assert cells.pop("window") == f"{kept.pop('window'):%Y-%m-%dT%H:%M:%SZ}"
+            assert cells == kept
 
 
 def test_the_same_records_are_analysed_once(home: Path, tmp_path: Path) -> None:
@@ -83,8 +101,21 @@ def test_the_same_records_are_analysed_once(home: Path, tmp_path: Path) -> None:
     assert again.stdout == first.stdout
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")} == before
     World(9, start_us=LATER_US).run(50).write(home / "more")
+    earlier = named(out)
     assert run(home, "--out", out).exit_code == 0
-    assert files(out) == named(out), "what held before is gone"
+    assert shown(out) == to_show(out)
+    assert files(out) == named(out) | earlier, "what was current before stays for its grace time"
+    age(out / "_files", out / "_pages", out / "_views")
+    assert run(home, "--out", out).exit_code == 0
+    assert files(out) == named(out), "and then goes"
+    assert len(list((out / "_views").glob("*/*"))) == len(TABLES)
+
+
+def age(*folders: Path) -> None:
+    """Make what is in some folders older than the grace time."""
+    for folder in folders:
+        for path in folder.glob("*/*"):
+            os.utime(path, (0, 0))
 
 
 def test_killed_in_the_middle_the_tables_before_hold(
@@ -111,14 +142,41 @@ def test_killed_in_the_middle_the_tables_before_hold(
         assert all(lake.read(name).equals(before[name]) for name in TABLES)
     lake.write(tables, more, "duckdb", 60_000_000)
     assert lake.read("brokers").num_rows > before["brokers"].num_rows
+    assert shown(out) == to_show(out)
+    age(out / "_files", out / "_pages")
+    lake.write(tables, more, "duckdb", 60_000_000)
+    age(out / "_files", out / "_pages")
+    lake.show(json.loads((out / "manifest.json").read_text()))
     assert files(out) == named(out), "nor is anything left of what was killed"
+
+
+def test_killed_after_the_manifest_the_directories_follow_at_the_next_run(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert run(home, "--out", out).exit_code == 0
+    World(9, start_us=LATER_US).run(50).write(home / "more")
+    with monkeypatch.context() as patched:
+        patched.setattr(Lake, "show", lambda *_, **__: sys.exit(9))
+        assert run(home, "--out", out).exit_code == 9
+    assert shown(out) != to_show(out)
+    assert "already" in run(home, "--out", out).stderr
+    assert shown(out) == to_show(out)
+
+
+def test_a_directory_of_something_else_is_not_replaced(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "brokers").mkdir()
+    refused = run(home, "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "brokers was not made by this version" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "telemetry"] == ["brokers"]
 
 
 def test_a_directory_that_is_no_lake_is_left_alone(home: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"name": "an app"}')
     refused = run(home, "--out", tmp_path)
     assert refused.exit_code == 1
-    assert "is no manifest of ours" in refused.stderr
+    assert "is no manifest of this version" in refused.stderr
     assert (tmp_path / "manifest.json").read_text() == '{"name": "an app"}'
     with pytest.raises(LakeError, match="no table"):
         Lake(tmp_path / "empty").read("brokers")
@@ -164,5 +222,5 @@ def test_java_is_found_or_its_absence_explained_in_a_line(tmp_path: Path, monkey
         assert "--engine duckdb" in missing.value.hint
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissing, match="there is none"):
+    with pytest.raises(JavaMissing, match="not installed"):
         find_java()

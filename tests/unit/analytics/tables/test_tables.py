@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections import Counter
@@ -15,16 +14,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from telemetry_world import BROKERS, MINUTE_US, START_US, SUBSCRIPTIONS, World
+import spark
+from telemetry_world import BROKERS, MINUTE_US, PUBLISHERS, START_US, SUBSCRIPTIONS, World, publisher_name
 
 from plait_analytics import TABLES, Inventory, Lake, take_inventory
 from plait_analytics.engines.duckdb_engine import compute_by_duckdb as by_duckdb
-from plait_analytics.engines.java import JavaMissing, find_java
 from plait_analytics.records import batches
-from plait_analytics.records.batches import read_pieces, read_weights, slices_of
+from plait_analytics.records.batches import read_counts, read_pieces, read_weights, slices_of
+from plait_analytics.records.counts import KEY
+from plait_analytics.records.counts import SCHEMA as COUNTS
+from plait_analytics.records.id_names import read_names
+from plait_analytics.records.words import IdNames
+from plait_analytics.tables.derive_tables import merged
 from plait_analytics.tables.end_to_end import AUDITS, pieced
-from plait_analytics.tables.lake import presented
+from plait_analytics.tables.presentation import ids_of, presented
 from plait_analytics.tables.sql_dialect import with_window
+from plait_core.ids import id_text
 from plait_core.telemetry import RecordKind, bucket_bounds_us, bucket_of
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.telemetry import sampled_out
@@ -53,6 +58,10 @@ def analyzed(home: Path, out: Path, engine: str) -> Tables:
     command = [sys.executable, "-m", "plait", "analyze", str(home), "--engine", engine, "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SPARK_S, check=False)
     assert done.returncode == 0, done.stderr
+    return stored(out)
+
+
+def stored(out: Path) -> Tables:
     lake = Lake(out)
     return {name: lake.read(name) for name in TABLES}
 
@@ -64,13 +73,9 @@ def duckdb_tables(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Table
 
 @pytest.fixture(scope="module")
 def spark_tables(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("Spark is not here: make setup-analytics")
-    try:
-        find_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
-    return analyzed(home, tmp_path_factory.mktemp("spark"), "spark")
+    spark.require()
+    out = spark.made_once(tmp_path_factory, "spark-tables", lambda place: analyzed(home, place, "spark"))
+    return stored(out)
 
 
 @pytest.fixture(params=["duckdb", "spark"])
@@ -143,7 +148,7 @@ def test_brokers(world: World, tables: Tables) -> None:
     for key, row in found.items():
         facts = world.truth.brokers[key]
         assert {column: row[column] for column in columns} == {c: facts[kind] for c, kind in columns.items()}
-        assert row["name"] == f"b{BROKERS.index(key[1])}"
+        assert row["broker_name"] == f"b{BROKERS.index(key[1])}"
         reads = world.truth.matching[key]
         assert (row["matched"], row["matching_us"]) == tuple(map(sum, zip(*reads, strict=True)))
         each = [elapsed_us // events for events, elapsed_us in reads for _ in range(events)]
@@ -197,12 +202,13 @@ def test_events_are_accounted_for_by_pieces_as_by_all_records(
 ) -> None:
     """The result of Spark's workers does not depend on where their chunks begin and end."""
     monkeypatch.setattr(batches, "PIECED_RECORDS", stretch)
-    pieces = pa.Table.from_batches(read_pieces(slices_of(take_inventory([home]).segments), 1))
+    inventory = take_inventory([home])
+    pieces, names = pa.Table.from_batches(read_pieces(slices_of(inventory.segments), 1)), IdNames(read_names(inventory))
     with duckdb.connect() as connection:
         connection.register("pieces", pieces)
         for name in sorted(AUDITS):
             found = connection.sql(with_window(pieced(TABLES[name]), MINUTE_US)).to_arrow_table()
-            assert presented(name, found).equals(duckdb_tables[name]), name
+            assert presented(name, found, names).equals(duckdb_tables[name]), name
 
 
 def test_flows_and_selectivity(world: World, tables: Tables) -> None:
@@ -215,10 +221,10 @@ def test_flows_and_selectivity(world: World, tables: Tables) -> None:
 
 
 def test_delays_add_up_to_what_was_delivered(world: World, tables: Tables) -> None:
-    expected: Counter[tuple[int, ...]] = Counter()
+    expected: Counter[tuple[int | str, ...]] = Counter()
     for (at, broker, number), delays in world.truth.delays.items():
-        expected.update((at, int(RecordKind.DELIVERY), broker, number, bucket_of(delay)) for delay in delays)
-    found = {key: row["n"] for key, row in rows(tables, "delays").items() if key[1] == int(RecordKind.DELIVERY)}
+        expected.update((at, "delivery", broker, str(number), bucket_of(delay)) for delay in delays)
+    found = {key: row["n"] for key, row in rows(tables, "delays").items() if key[1] == "delivery"}
     assert found == expected
 
 
@@ -296,6 +302,41 @@ def test_sampled_records_count_for_those_that_they_stand_for(tmp_path: Path) -> 
         connection.register("pieces", pieces)
         found = connection.sql(with_window(pieced(TABLES["journeys"]), MINUTE_US)).to_arrow_table()
     assert presented("journeys", found).equals(presented("journeys", tables["journeys"])), "Spark's workers as well"
+
+
+def test_names_stand_beside_ids_and_codes_are_words(world: World, tables: Tables) -> None:
+    texts = {id_text(id): f"b{place}" for place, id in enumerate(BROKERS)}
+    publishers = {id_text(id): publisher_name(id) for id in PUBLISHERS}
+    shown = {name: table.to_pylist() for name, table in tables.items()}
+    for name, found in shown.items():
+        for row in found:
+            for column in {"broker", "neighbour", "source", "destination", "other_broker"} & row.keys():
+                assert row[f"{column}_name"] == texts[row[column]], (name, column)
+            if "publisher" in row:
+                assert row["publisher_name"] == publishers[row["publisher"]], name
+    for row in shown["similarity"]:
+        clients = (row["broker_name"].replace("b", "c"), row["other_broker_name"].replace("b", "c"))
+        assert (row["client"], row["other_client"]) == clients
+    for row in shown["delays"]:
+        client, link = row["broker_name"].replace("b", "c"), texts.get(row["subject"] or "")
+        assert row["subject_name"] == {"delivery": client, "link": link, "match": None}[row["kind"]]
+        assert (row["from_us"], row["to_us"]) == bucket_bounds_us(row["bucket"])
+    kinds = {"publish", "arrival", "forward", "delivery", "drop", "expiry", "link", "match", "queue"}
+    assert {row["kind"] for row in shown["counts"]} == kinds
+    lost = {(row["reason"], row["marks"]) for row in shown["counts"] if row["kind"] == "drop"}
+    assert {("unreachable", "to_broker"), ("outbox_items", None)} <= lost
+    entities = {(row["kind"], row["entity"], row["entity_name"]) for row in shown["counts"]}
+    assert ("publish", id_text(7), publisher_name(7)) in entities
+    assert ("delivery", "1", "c0") in entities
+    assert ("forward", id_text(BROKERS[1]), "b1") in entities
+    assert ("match", None, None) in entities
+
+
+def test_the_stored_counts_can_be_merged_again(home: Path, duckdb_tables: Tables) -> None:
+    inventory = take_inventory([home])
+    counts = merged(pa.Table.from_batches(read_counts(slices_of(inventory.segments), MINUTE_US), COUNTS), MINUTE_US)
+    order = [(name, "ascending") for name in KEY]
+    assert ids_of(duckdb_tables["counts"]).sort_by(order).equals(counts.sort_by(order))
 
 
 def test_both_engines_give_the_same(duckdb_tables: Tables, spark_tables: Tables) -> None:

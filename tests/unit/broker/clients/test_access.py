@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from plait_broker.clients.access import ALL, NONE, Caller, Keyring, OpenGate, Principal, Rules
+from plait_broker.clients.access import ALL, NONE, Caller, Gate, Keyring, OpenGate, Principal, Rules
 from plait_core.filters import EVERYTHING, parse
 from plait_core.wire import Confirm, Hello, Role
-from plait_core.wire.frame_types.session_frames import Refusal
+from plait_core.wire.frame_types.session_frames import Advertise, Code, Failed, Refusal
 from plait_lab.simulation.one_broker.stage import Stage
 
 
@@ -120,6 +120,32 @@ def test_forbidden_events_are_withheld_on_every_delivery_path() -> None:
     listener.subscribe(3, durable="d")  # replayed from the log
     stage.run(0.1)
     assert listener.sequences(3) == [2]
+
+
+@pytest.mark.parametrize("gate", [OpenGate(), OneRule(rules(["price < 100"], []), rules(["price < 100"], []))])
+@pytest.mark.parametrize("filter", ["price < 3 and price > 5", "false"])
+def test_a_filter_that_no_event_can_match_is_refused_for_that_reason(gate: Gate, filter: str) -> None:
+    stage = Stage(gate=gate)
+    client = stage.raw("client")
+    stage.run(0.1)
+    client.subscribe(1, filter)
+    client.send(Advertise(client.next_request(), 1, filter))
+    stage.run(0.1)
+    subscribed, advertised = client.of(Failed)
+    assert subscribed.code == advertised.code == Code.FILTER
+    assert "no event can match" in subscribed.message
+    if "and" in filter:
+        assert "`price < 3` and `price > 5` exclude each other" in advertised.message
+
+
+def test_a_filter_beyond_the_rules_is_refused_for_lack_of_rights() -> None:
+    stage = Stage(gate=OneRule(subscribe=rules(["price < 100"], [])))
+    client = stage.raw("client")
+    stage.run(0.1)
+    client.subscribe(1, "price > 200")
+    stage.run(0.1)
+    (failed,) = client.of(Failed)
+    assert (failed.code, failed.message) == (Code.NOT_ALLOWED, "no rule permits this client any event of that filter")
 
 
 def test_a_session_that_is_taken_up_again_has_the_permissions_of_now() -> None:

@@ -448,7 +448,7 @@ def test_an_empty_log(tmp_path: Path) -> None:
 
 
 def test_recovery_brings_cursors_positions_and_the_newest_records(tmp_path: Path) -> None:
-    first = Cursor("orders", "alice", "price > 3", 5, (7, 8, 20))
+    first = Cursor("orders", "alice", "price > 3", 5, (7, 8, 20), ((9, "price > 1"), (12, "name == 'ü'")), 1_700_000)
     second = Cursor("örders", "bob", "name == 'ü'", 2)
     with story(tmp_path) as user:
         user.store(*records(1, 30), cursors=(first, second))
@@ -501,9 +501,9 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
 def test_a_later_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     with story(tmp_path) as user:
         user.store(record(1))
-    spoil(tmp_path, "UPDATE version SET version = ?, checksum = ?", 2, numbers_checksum(2))
+    spoil(tmp_path, "UPDATE version SET version = ?, checksum = ?", 3, numbers_checksum(3))
     before = (tmp_path / "log.db").read_bytes()
-    with pytest.raises(LogTooNew, match="has format 2, and this broker knows 1"):
+    with pytest.raises(LogTooNew, match="has format 3, and this broker knows 2"):
         EventLog.open(tmp_path)
     assert (tmp_path / "log.db").read_bytes() == before
 

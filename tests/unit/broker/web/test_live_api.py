@@ -17,13 +17,18 @@ import pytest
 from scripted import LOCAL, client_of, running
 
 import plait_broker.web
+from plait_broker.server.config.configuration import parse_configuration
 from plait_broker.server.endpoints import Endpoint
 from plait_broker.server.server import BrokerServer
+from plait_broker.tracing.broker_summary import SUBSCRIPTIONS_SHOWN, describe_summary
 from plait_broker.web import app, live_api
-from plait_broker.web.incidents import Incidents
+from plait_broker.web.incidents import SAME_S, SHOWN_MAX, IncidentList
+from plait_broker.web.overlay_view import OverlayView
 from plait_broker.web.sse import Feed, Sample, difference
 from plait_broker.web.summary_reader import CounterDelta, SummaryReading, percentile_ms, short
+from plait_core.ids import id_text
 from plait_core.wire.frame_types.session_frames import Advertise, Done
+from plait_core.wire.frame_types.trace_frames import FACTS_CHARACTERS_MAX
 
 WITH_HTTP = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -89,7 +94,7 @@ async def test_a_bound_is_counted_as_it_is_kept() -> None:
             await client.publish({"n": n})
             await client.delivered()
         (row,) = (await overview(browser))["subscriptions"].values()
-        assert (row["within_ms"], row["late"], row["missed"], row["delivered"]) == (30_000, 0, 0, 2)
+        assert (row["within_ms"], row["late"], row["lost"], row["delivered"]) == (30_000, 0, 0, 2)
         assert 0 < row["p50_ms"] <= row["p99_ms"] < 30_000
 
 
@@ -234,7 +239,8 @@ def test_restarted_counters_give_no_negative_rate() -> None:
     before = SummaryReading({"at": 10, "counts": {"delivered": 1000}, "dropped": {"late": 5}})
     after = SummaryReading({"at": 12, "counts": {"delivered": 10}, "dropped": {"late": 6, "unmatched": 4}})
     change = CounterDelta(before, after)
-    assert (change.rate("delivered"), change.lost, change.dropped) == (5, 1, {"late": 1, "unmatched": 4})
+    assert (change.rate("delivered"), change.lost, change.dropped) == (5, 0, {"late": 1, "unmatched": 4})
+    assert change.late == 1, "a late event is none that was lost"
 
 
 def test_numbers_are_as_short_as_they_are_true() -> None:
@@ -248,17 +254,119 @@ def test_numbers_are_as_short_as_they_are_true() -> None:
     ]
 
 
-def test_incidents_are_what_differs() -> None:
-    incidents = Incidents()
-    north, south = {"name": "north", "status": "ready"}, {"name": "south", "status": "ready"}
-    link = {"a>b": {"from": "a", "to": "b", "state": "up"}, "b>a": {"from": "b", "to": "a", "state": "up"}}
-    incidents.update(100.0, {"a": north, "b": south}, link)
-    assert incidents.shown == {}, "what one finds is no incident"
-    cut = {key: one | {"state": "silent"} for key, one in link.items()}
-    burst = north | {"dropped_s": 50, "lost": 100, "reasons": {"late": 45, "unmatched": 900, "expired": 5}}
-    incidents.update(101.0, {"a": burst, "b": south | {"status": "silent"}}, cut)
-    said = [one["text"] for one in incidents.shown.values()]
-    assert said == ["north drops 50 a second: late", "south is silent", "north – south is silent"]
-    incidents.update(102.0, {"a": burst | {"lost": 200}, "b": south, "c": {"name": "west", "status": "ready"}}, link)
-    said = [one["text"] for one in incidents.shown.values()][3:]
-    assert said == ["south is back", "west joined", "north – south is up"]
+def reading(*incidents: dict[str, Any]) -> SummaryReading:
+    return SummaryReading({"recorded": max((one["number"] for one in incidents), default=0), "incidents": [*incidents]})
+
+
+def incident(number: int, of: str, text: str, ago_s: float = 1.0, kind: str = "link down") -> dict[str, Any]:
+    return {"number": number, "ago_s": ago_s, "kind": kind, "of": of, "text": text}
+
+
+def test_an_incident_that_several_brokers_have_seen_is_shown_once() -> None:
+    incidents = IncidentList()
+    incidents.take(1, "a", reading(incident(1, "a>b", "link a – b is down")), 100.0)
+    incidents.take(2, "b", reading(incident(1, "b>a", "link b – a is down", 3.0)), 100.0)
+    assert [(one["at"], one["text"]) for one in incidents.shown.values()] == [(99.0, "link a – b is down")]
+    later = incident(2, "b>a", "link b – a is down", 3.0)
+    incidents.take(2, "b", reading(later), 100.0 + 2 * SAME_S)
+    assert len(incidents.shown) == 2, "it has gone down again"
+
+
+def test_a_summary_brings_only_later_incidents() -> None:
+    incidents = IncidentList()
+    first, second = incident(1, "a", "first", 50.0), incident(2, "a", "second")
+    incidents.take(1, "a", reading(first), 100.0)
+    assert incidents.seen(1) == 1
+    incidents.take(1, "a", reading(first, second), 100.0)
+    assert [one["text"] for one in incidents.shown.values()] == ["first", "second"]
+    incidents.take(1, "a", reading(incident(1, "a", "after its restart", 0.0)), 200.0)
+    assert [one["text"] for one in incidents.shown.values()][2:] == ["after its restart"]
+
+
+def test_a_hostile_broker_fills_no_more_than_the_list() -> None:
+    incidents = IncidentList()
+    for start in range(0, 500, 50):
+        many = [incident(n, f"{n}", HOSTILE * 1000, 1e300) for n in range(start + 1, start + 51)]
+        incidents.take(1, "a", reading(*many), 1e9)
+    assert len(incidents.shown) <= SHOWN_MAX
+    assert all(len(one["text"]) < 1000 for one in incidents.shown.values())
+
+
+A, B, C = id_text(1), id_text(2), id_text(3)
+
+
+def shown_texts(incidents: IncidentList) -> list[str]:
+    return [one["text"] for one in incidents.shown.values()]
+
+
+def test_a_hostile_broker_hides_no_incident_of_another() -> None:
+    incidents = IncidentList()
+    incidents.own_id = C
+    for kind, of in (("security", A), ("link down", f"{A}>{C}"), ("leave", A)):
+        incidents.take(2, "b", reading(incident(1, of, "-", kind=kind)), 100.0)
+        incidents._seen.clear()
+    incidents.take(1, "a", reading(incident(1, A, "a refused a caller", kind="security")), 103.0)
+    incidents.take(1, "a", reading(incident(2, f"{A}>{C}", "link a – c is down")), 103.0)
+    incidents.take(3, "c", reading(incident(1, A, "a is out of reach of c", kind="leave")), 103.0)
+    incidents.take(2, "b", reading(incident(2, f"{A}>{C}", "-")), 103.0)
+    own = [one["text"] for one in incidents.shown.values() if one["by"] != B]
+    assert own == ["a refused a caller", "link a – c is down", "a is out of reach of c"]
+    assert shown_texts(incidents).count("-") == 1, "of a kind that one broker reports, each report is shown"
+
+
+def test_a_hostile_broker_displaces_no_incident_of_another() -> None:
+    incidents = IncidentList()
+    for n in range(3):
+        incidents.take(1, "a", reading(incident(n + 1, A, f"{n}")), 100.0)
+    for turn in range(20, 0, -1):  # its number falls, so all of its reports are new
+        many = [incident(n, f"{turn}.{n}", HOSTILE, 0.0) for n in range(turn, turn + 60)]
+        incidents.take(2, "b", reading(*many), 1000.0 - turn)
+    assert len(incidents.shown) == SHOWN_MAX
+    assert shown_texts(incidents)[:3] == ["0", "1", "2"]
+
+
+def test_a_repeated_incident_is_shown_once_with_its_count() -> None:
+    incidents = IncidentList()
+    once = incident(1, A, "refused", 0.0, "security")
+    incidents.take(1, "a", reading(once), 100.0)
+    incidents.take(1, "a", reading(once | {"number": 2, "count": 7, "first_ago_s": 60.0}), 160.0)
+    (found,) = incidents.shown.values()
+    assert (found["at"], found["first"], found["count"]) == (160.0, 100.0, 7)
+
+
+async def test_a_summary_fits_whatever_filters_clients_have() -> None:
+    astral = "\U0001f600" * 240  # twelve characters of JSON each
+    async with running(LOCAL, name="north") as server, client_of(server, "client") as client:
+        for number in range(1, SUBSCRIPTIONS_SHOWN + 1):
+            await client.subscribe(f"x = '{astral}'", number)
+        broker = server.broker
+        assert broker is not None
+        broker.explainer.incidents.record("drain", id_text(broker.id), "short", 0.0)
+        summary = describe_summary(broker, {}, broker.started_at + 1.0)
+        assert len(json.dumps(summary)) <= FACTS_CHARACTERS_MAX
+        assert len(summary["shown"]) > SUBSCRIPTIONS_SHOWN / 2
+        assert [one["text"] for one in summary["incidents"]] == ["short"], "the longest rows are left out first"
+
+
+async def test_looking_again_after_a_pause_finds_no_broker_silent() -> None:
+    """Summaries of other brokers lapse while nobody asks for them. That is no incident."""
+    now = 1000.0
+    async with running(WITH_HTTP, name="north") as north:
+        linked = f'name = "south"\nlisten = "127.0.0.1:0"\nhttp = "off"\n[overlay]\nlinks = ["127.0.0.1:{north.port}"]'
+        async with BrokerServer(parse_configuration(linked.encode())) as south, asyncio.timeout(60):
+            broker = south.broker
+            assert broker is not None
+            while len(broker.overlay.reached) < 2:  # noqa: ASYNC110 - the broker has no event for it
+                await asyncio.sleep(0.05)
+            view = OverlayView(lambda: broker, south.query_brokers, "1", lambda: now)
+            view.sample()
+            for _ in range(3):  # it is opened, closed for long, and opened again
+                before = {id: seen.received_at for id, seen in view._brokers.items()}
+                while any(seen.received_at == before[id] for id, seen in view._brokers.items()):
+                    sample = view.sample()
+                    assert {one["status"] for one in sample["brokers"].values()} == {"ready"}
+                    assert sample["incidents"] == {}
+                    await asyncio.sleep(0.05)
+                    now += 0.05
+                now += 45.0
+            await view.close()

@@ -56,7 +56,7 @@ def test_the_list_has_sections() -> None:
         assert f"\n{section}:\n" in ran.stdout
 
 
-@pytest.mark.parametrize(("command", "distribution"), [("analyze", "plait-analytics"), ("peer", "plait-peer")])
+@pytest.mark.parametrize(("command", "distribution"), [("analyze", "plait-analytics"), ("keys", "plait-crypto")])
 def test_a_missing_distribution_is_named(monkeypatch: pytest.MonkeyPatch, command: str, distribution: str) -> None:
     monkeypatch.setattr(plugins, "entry_points", dict)
     ran = CliRunner().invoke(plait, [command, "--anything"])

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plait import hints
 from plait.errors import (
     AuthFailed,
     BufferFull,
@@ -23,6 +22,7 @@ from plait.errors import (
 )
 from plait.options.addresses import Address
 from plait.options.settings import NEVER, Buffer, Outbox, Reconnect, SessionSettings
+from plait.protocol import hints
 from plait.protocol.backoff import Backoff
 from plait.protocol.broker_connection import MOVES, State
 from plait.protocol.notices import Gap, Late, Rerouted, SlowConsumer
@@ -121,11 +121,13 @@ class Story:
 
     def open(
         self, *, session: int = 5, resumed: bool = False, delivered: int = 0, heartbeat_s: float = 5.0, log: int = 0,
-        published: int | None = None,
+        published: int | None = None, report_s: float = 0.0,
     ) -> Story:  # fmt: skip
         """Connect, and answer Hello with Welcome."""
         self.connect()
-        welcome = Welcome(1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log, published=published)
+        welcome = Welcome(
+            1, (), "hub", HOME, session, heartbeat_s, resumed, delivered, log, published=published, report_s=report_s
+        )
         return self.send(welcome)
 
     def send(self, *frames: Any) -> Story:
@@ -1141,11 +1143,22 @@ def test_a_refused_publish_has_a_hint() -> None:
     assert (str(error), error.hint) == ("not confirmed within 30 s (it is stored)", "it is stored")
 
 
-@pytest.mark.parametrize("reason", ["Connection refused", "closed by the other end", "certificate has expired"])
-def test_the_hint_of_a_lost_connection_depends_on_the_reason(reason: str) -> None:
-    story = Story().open().lose(reason)
-    (lost,) = story.updates(Lost)
-    assert lost.error.hint == hints.hint(A, reason)
+@pytest.mark.parametrize(
+    ("reason", "before", "after"),
+    [
+        ("Connection refused", hints.NO_LISTENER, hints.BROKER_GONE),
+        ("closed by the other end", hints.PERHAPS_TLS, hints.BROKER_GONE),
+        ("certificate has expired", hints.OUT_OF_DATE, hints.OUT_OF_DATE),
+    ],
+)
+def test_the_hint_of_a_lost_connection_depends_on_the_reason(reason: str, before: str, after: str) -> None:
+    story = Story()
+    story.connect()
+    story.lose(reason)
+    (failed,) = story.updates(Lost)
+    assert failed.error.hint == before
+    (lost,) = Story().open().lose(reason).updates(Lost)
+    assert lost.error.hint == after, "TLS is not in question once a connection has worked"
 
 
 def test_a_requeued_event_comes_again_after_the_others() -> None:

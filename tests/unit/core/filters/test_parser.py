@@ -28,6 +28,15 @@ SPELLINGS = [
     ("not (not (a or b))", "a or b"),
     ("not a == 1 and b", "a != 1 and b"),
     ("Not TRUE", "false"),
+    # constants
+    ("true and a > 1 and true", "a > 1"),
+    ("true and (a or b)", "a or b"),
+    ("(true and a) or false or b", "a or b"),
+    ("true and true", "true"),
+    ("false or false", "false"),
+    ("false and a", "false and a"),
+    ("a or true", "a or true"),
+    ("not (true and a)", "not a"),
     # presence
     ("has(a.b.c)", "has(a.b.c)"),
     ("HAS ( a )", "has(a)"),

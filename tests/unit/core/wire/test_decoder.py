@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from random import Random
 from struct import pack
 
 import pytest
@@ -12,7 +13,9 @@ from plait_core.events import Event
 from plait_core.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX, WireLimits
 from plait_core.wire import (
     HANDSHAKE_VERSION,
+    VERSION_MAX,
     Close,
+    Forward,
     Frame,
     FrameDecoder,
     Hello,
@@ -20,9 +23,13 @@ from plait_core.wire import (
     Pong,
     Role,
     Welcome,
+    encode_block,
     encode_frame,
     encode_publish,
+    forward_head,
 )
+from plait_core.wire.frame_types.connection_frames import PING
+from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS
 
 HELLO = Hello(1, 1, Role.CLIENT, "ibis", 7)
 WELCOME = Welcome(1, (), "hub", 1, 2, 10.0)
@@ -208,3 +215,53 @@ def test_a_false_length_costs_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] - before < 64 * 1024
     finally:
         tracemalloc.stop()
+
+
+def test_decoders_share_their_tables() -> None:
+    """A broker has a decoder for each connection, thousands of them idle."""
+    opened()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        decoders = [FrameDecoder() for _ in range(100)]
+        for decoder in decoders:
+            decoder.establish(1)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / len(decoders) < 512
+
+
+def test_limits_have_tables_of_their_own() -> None:
+    low, high = opened(WireLimits(frame_bytes_max=100)), opened()
+    for decoder in (low, high):
+        decoder.feed(encode_publish(Event({}, b"x" * 200)))
+    assert fault_of(low) is FrameFault.OVERSIZE
+    assert len(high.take()) == 1
+
+
+def test_connections_with_alternating_paths() -> None:
+    """Paths are cached for all connections together: each frame keeps its own, of any length."""
+    block = encode_block(Event({"a": 1}))
+    chance = Random(7)
+    paths = [tuple(chance.randrange(2**64) for _ in range(chance.randrange(4))) for _ in range(300)]
+    decoders = [opened() for _ in paths]
+    for _ in range(2):
+        for decoder, path in zip(decoders, paths, strict=True):
+            head = forward_head(block, 5, 6, 0, path, [(9, 9, 9)])
+            (frame,) = decoder.read(head + block)
+            assert isinstance(frame, Forward)
+            assert frame.path == path
+
+
+def test_a_frame_type_that_is_defined_later_is_known_to_new_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that connects to a broker first, and imports the peers' frames after that, has to read them."""
+    FrameDecoder(version=VERSION_MAX)  # the tables of that time are kept
+    number = 0xF7
+    assert number not in FRAME_SCHEMAS
+    monkeypatch.setitem(FRAME_SCHEMAS, number, FRAME_SCHEMAS[PING])
+    data = bytearray(encode_frame(Ping(5), VERSION_MAX))
+    data[5] = number
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(bytes(data))
+    assert decoder.take() == [Ping(5)]

@@ -99,28 +99,58 @@ def test_keys_that_are_issued_open_what_the_filter_matches_and_nothing_else(offi
         ring.open(sealed[1].clear, sealed[1].envelope, now_us=NOON_US, randomness=office.rng)
 
 
+OWN = "subscribe of alice: area < 16; area >= 64 and location == 'Paris'"
+
+
 @pytest.mark.parametrize(
-    ("holder", "role", "filter"),
+    ("holder", "role", "filter", "message", "hint"),
     [
-        ("alice", "subscriber", "area < 17"),
-        ("alice", "subscriber", "area >= 64"),
-        ("alice", "subscriber", "true"),
-        ("alice", "subscriber", "area < 8 or area == 20"),
-        ("alice", "publisher", "area < 65"),
-        ("bob", "publisher", "location == 'London'"),
-        ("bob", "subscriber", "area < 8"),
-        ("carol", "subscriber", "area < 8"),
-        ("", "subscriber", "area < 8"),
+        ("alice", "subscriber", "area < 17", "no filter under 'subscribe' of alice", OWN),
+        ("alice", "subscriber", "area >= 64", "no filter under 'subscribe' of alice", OWN),
+        ("alice", "subscriber", "true", "no filter under 'subscribe' of alice", OWN),
+        ("alice", "subscriber", "area < 8 or area == 20", "no filter under 'subscribe' of alice", OWN),
+        ("alice", "publisher", "area < 65", "no filter under 'publish' of alice", "publish of alice: area < 64"),
+        ("bob", "publisher", "location == 'London'", "'publish' of bob", "bob has no filter under 'publish'"),
+        ("bob", "subscriber", "area < 8", "'subscribe' of bob", "subscribe of bob: location == 'London'"),
+        ("carol", "subscriber", "area < 8", "carol is revoked, or not in the policy", "ask who runs"),
+        ("", "subscriber", "area < 8", "only for holders with a certificate", "enrol with a token"),
     ],
 )
-def test_requests_outside_the_policy_are_denied_without_a_reason(
-    office: Office, holder: str, role: str, filter: str
+def test_a_denied_request_names_the_rule(
+    office: Office, holder: str, role: str, filter: str, message: str, hint: str
 ) -> None:
     reply = office.keys(holder, filter, role, **({"instance": 1} if role == "publisher" else {}))
-    assert reply == {"ok": False, "error": "denied", "message": "denied", "hint": ""}
+    assert (reply["ok"], reply["error"]) == (False, "denied")
+    assert message in reply["message"]
+    assert reply["hint"].startswith(hint)
     assert office.record is not None
-    assert office.record.outcome == "denied"
-    assert office.record.details["why"] != "denied", "the audit log has the reason"
+    assert (office.record.outcome, bool(office.record.details["why"])) == ("denied", True)
+
+
+def test_a_denied_caller_learns_nothing_of_others(office: Office) -> None:
+    others = {"alice": ("bob", "London"), "bob": ("alice", "area", "Paris")}
+    for holder, words in others.items():
+        reply = office.keys(holder, "size > 3")
+        assert not [word for word in words if word in reply["message"] + reply["hint"]]
+    stranger = office.keys("", "area < 8")
+    assert not [word for word in ("alice", "bob", "area", "London") if word in stranger["message"] + stranger["hint"]]
+
+
+def test_a_revoked_holder_and_an_unknown_one_get_one_reply(office: Office) -> None:
+    office.desk.use(Policy.from_toml(POLICY), {"alice": NOON_US})
+    revoked = office.keys("alice", "area < 8")
+    assert office.record is not None
+    assert office.record.details["why"] == "revoked"
+    unknown = office.keys("carol", "area < 8")
+    assert office.record.details["why"] == "not in the policy", "the audit log has the exact reason"
+    assert {**revoked, "message": ""} == {**unknown, "message": ""}
+    assert revoked["message"].replace("alice", "carol") == unknown["message"]
+
+
+def test_the_filters_that_a_reply_lists_are_bounded() -> None:
+    office = Office("[holders.many]\nsubscribe = [" + ", ".join(f'"area == {n}"' for n in range(9)) + "]\n")
+    hint = office.keys("many", "area > 60")["hint"]
+    assert hint == "subscribe of many: area == 0; area == 1; area == 2; area == 3; and 5 more"
 
 
 @pytest.mark.parametrize("filter", ["area < 16", "area >= 100 and location == 'Paris'", "area in [1, 2, 3]"])
@@ -172,7 +202,11 @@ def test_a_token_is_good_once(office: Office) -> None:
     assert office.send("", line)["certificate"] == "certificate of bob"
     assert office.record is not None
     assert office.record.holder == "bob"
-    assert office.send("", line)["error"] == "denied"
+    used = office.send("", line)
+    assert used["error"] == "denied"
+    unknown = json.dumps({"v": 1, "ask": "enrol", "token": "never made", "request": "a request"}).encode()
+    assert office.send("", unknown) == used, "nobody can find out which tokens exist"
+    assert "the token is unknown, used or too old" in used["message"]
 
 
 def test_tokens_are_kept_as_digests_and_for_a_week() -> None:

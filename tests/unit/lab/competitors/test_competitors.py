@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from checkout import ROOT
 
@@ -25,13 +27,29 @@ from plait_lab.competitors import installation, trials
 from plait_lab.competitors import shared_counters as boards
 from plait_lab.competitors.child_command import ChildCommand
 from plait_lab.competitors.listening import Listener
-from plait_lab.competitors.paced_publishing import Phase, Plan, PublishedStream, publish_all, publish_all_blocking
+from plait_lab.competitors.paced_publishing import (
+    IdleTimer,
+    Phase,
+    Plan,
+    PublishedStream,
+    publish_all,
+    publish_all_blocking,
+)
 from plait_lab.competitors.participants import Participants
 from plait_lab.competitors.processes import TrialProcesses, cost, free_port
-from plait_lab.competitors.quotes import EVENT_BYTES, EVERYTHING, interests, matches, quotes, same_symbol
+from plait_lab.competitors.quotes import (
+    EVENT_BYTES,
+    EVERYTHING,
+    QuoteFilter,
+    interests,
+    matches,
+    other_interests,
+    quotes,
+    same_topic,
+)
 from plait_lab.competitors.shared_counters import SharedCounters, Window
 from plait_lab.competitors.stamps import CYCLE, MEASURED, WARM, age_ns, closing, phase_of, restamp, stamp
-from plait_lab.competitors.systems.catalogue import CONTENDERS, OURS, RIVALS
+from plait_lab.competitors.systems.catalogue import ALL_RIVALS, CONTENDERS, OURS, OURS_DURABLE, RIVALS
 from plait_lab.competitors.trials import TrialOutcome, TrialRun
 from plait_lab.failures import Disturbed, NothingMeasured, TrialFailed
 
@@ -135,10 +153,14 @@ def test_a_window_waits_for_the_slowest_but_not_for_ever(tmp_path: Path, monkeyp
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def test_events_are_of_one_size_in_every_form() -> None:
-    for quote in quotes(3, 50):
+@pytest.mark.parametrize("size", [EVENT_BYTES, 1024, 65_536])
+def test_events_are_of_one_size_in_every_form(size: int) -> None:
+    for quote in quotes(3, 50, size):
         text, mark = quote.text(MEASURED), stamp(MEASURED, 5)
-        assert len(quote.body(mark)) == len(text) == EVENT_BYTES
+        assert len(quote.body(mark)) == len(text) == size
+        assert len(quote.payload(mark)) == size - len(msgpack.packb(quote.attributes))
+        assert text.isascii()
+        assert text[:-1].decode().isprintable()
         assert text.count(closing(MEASURED)) == 1
         assert text.count(closing(WARM)) == 0
         assert quote.payload(mark).startswith(mark)
@@ -151,7 +173,28 @@ def test_an_interest_matches_one_event_in_a_hundred() -> None:
     filters = [parse(interest.filter) for interest in wanted]
     assert counts == [sum(filter.matches(event.attributes) for filter in filters) for event in events]
     assert 0.007 < sum(counts) / len(events) / len(wanted) < 0.013
-    assert all(less <= more for less, more in zip(counts, same_symbol(events, wanted), strict=True))
+    topics = same_topic(events, wanted)
+    assert all(less <= more for less, more in zip(counts, topics, strict=True))
+    assert 0.015 < sum(topics) / len(events) / len(wanted) < 0.021, "an interest is two topics of a hundred"
+    assert not any(matches(events, other_interests(5, 300)))
+    assert not any(same_topic(events, other_interests(5, 300)))
+
+
+def test_the_topics_of_an_interest_contain_it() -> None:
+    wanted = interests(5, 300)
+    for quote in quotes(6, 100):
+        topics = [quote.topic in interest.topics for interest in wanted]
+        assert topics >= [parse(interest.filter).matches(quote.attributes) for interest in wanted]
+    assert QuoteFilter("S1", 200.0).topics == [("S1", 2)]
+    assert QuoteFilter("S1", 200.01).topics == [("S1", 2), ("S1", 3)]
+
+
+def test_payloads_are_random_bytes() -> None:
+    """A filler of one byte flatters brokers that search payloads for another one, such as `$`."""
+    payloads = [quote.payload(stamp(WARM)) for quote in quotes(3)]
+    assert len(set(b"".join(payloads))) == 256
+    assert 0.2 < sum(b"$" in payload for payload in payloads) / len(payloads) < 0.5
+    assert len(set(b"".join(quote.text(WARM)[:-1] for quote in quotes(3)))) > 60
 
 
 # --- publishing -------------------------------------------------------------------------------------------------------
@@ -178,6 +221,28 @@ async def test_a_schedule_is_kept_and_every_event_carries_its_moment(tmp_path: P
     assert {after - before for before, after in itertools.pairwise(moments)} == {1_000_000}
     assert counters.sent[WARM] == counters.expected[WARM] == 20
     assert counters.cells[boards.DONE] == 1
+
+
+async def test_a_publisher_is_idle_until_the_next_event() -> None:
+    """Work that a library leaves for later turns of the loop is done before the next event."""
+    loop = asyncio.get_running_loop()
+    turns = 0
+
+    def turn(left: int) -> None:
+        nonlocal turns
+        turns += 1
+        if left:
+            loop.call_soon(turn, left - 1)
+
+    with IdleTimer() as timer:
+        loop.call_soon(turn, 19)
+        due_ns = time.monotonic_ns() + 1_000_000_000
+        await timer.idle_until(due_ns)
+        assert time.monotonic_ns() >= due_ns
+        assert turns == 20
+        loop.call_soon(turn, 0)
+        await timer.idle_until(due_ns)
+        assert turns == 21, "the loop runs also when the event is late"
 
 
 def test_a_flood_is_counted_and_ends_by_itself(tmp_path: Path) -> None:
@@ -324,7 +389,7 @@ def test_every_contender_has_a_name_and_lists_what_it_lacks(monkeypatch: pytest.
     assert {rival.key for rival in RIVALS} == {"nats", "mosquitto", "zenoh", "zeromq", "activemq"}
     monkeypatch.setattr("plait_lab.competitors.contender.find_program", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert all(rival.missing() for rival in RIVALS)
+    assert all(rival.missing() for rival in ALL_RIVALS)
 
 
 def test_the_installed_packages_are_those_of_the_extra() -> None:
@@ -396,15 +461,16 @@ def test_a_trial_without_a_measurement_is_repeated_and_then_listed(
     field: Participants, monkeypatch: pytest.MonkeyPatch, error: TrialFailed, tries: int
 ) -> None:
     monkeypatch.setattr(field, "present", [OURS])
+    monkeypatch.setattr(field, "durable", [OURS_DURABLE])
     monkeypatch.setattr(field, "missing", {})
     assert field.measure(OURS, "1->1", Failing(error, tries - 1)) == 7
-    (taken,) = field.figures()
+    taken, _ = field.figures()
     assert (taken.reached, list(taken.beside.values())) == (1, [tries - 1])
 
     always = Failing(error, 100)
     assert field.measure(OURS, "1->1", always) is None
     assert always.left == 100 - tries
-    _, failed = field.figures()
+    _, _, failed = field.figures()
     assert (failed.measure, failed.reached) == (f"failed trial: Plait, 1->1 ({error})", 1)
     assert field.measure(OURS, "1->4", Failing(error, 0)) == 7, "the contender takes part in the next trial"
 
@@ -415,10 +481,11 @@ def test_the_group_continues_after_trials_that_measured_nothing(
     def nothing(*_: object) -> TrialOutcome:
         raise NothingMeasured("nothing was measured: 0 of 9 events arrived in 0 s")
 
-    def throughput(server: object, seed: int, subscribers: int, seconds: float) -> TrialOutcome:
-        return nothing() if subscribers == 1 else outcome(100)
+    def throughput(server: object, seed: int, subscribers: int, seconds: float, size: int = 128) -> TrialOutcome:
+        return nothing() if subscribers == 1 and size == 128 else outcome(100)
 
     monkeypatch.setattr(field, "present", [OURS])
+    monkeypatch.setattr(field, "durable", [OURS_DURABLE])
     monkeypatch.setattr(field, "missing", {})
     monkeypatch.setattr(brokers_bench, "Participants", lambda progress: field)
     monkeypatch.setattr(brokers_bench, "throughput", throughput)
@@ -426,6 +493,7 @@ def test_the_group_continues_after_trials_that_measured_nothing(
     monkeypatch.setattr(
         "plait_lab.benchmarks.durable_bench.log_bench.measure_log", lambda seconds: defaultdict(lambda: 1.0)
     )
+    monkeypatch.setattr(brokers_bench, "beside_slow", nothing)
     for name in ("brokers_bench.crowd", "brokers_bench.idle", "brokers_bench.churn_trial", "durable_bench.confirmed"):
         monkeypatch.setattr(f"plait_lab.benchmarks.{name}", nothing)
     steps: list[str] = []
@@ -433,9 +501,12 @@ def test_the_group_continues_after_trials_that_measured_nothing(
     assert figures["1->1: delivered"].reached is None
     assert figures["1->4, all together: delivered"].reached == 100
     assert figures["delay at 1,000/s: p50"].reached == 2
+    assert figures["1->1, events of 64 KB: delivered"].reached == 100
+    assert figures["fast subscriber alone at 5,000/s: p99"].reached == 3
     failed = {measure for measure, figure in figures.items() if figure.failed}
     for measure in (
         "1->1: CPU of the server, a million events",
+        "fast subscriber beside a slow subscriber at 5,000/s: p99",
         "50 subscribers at 1%: delivered needlessly",
         "200 subscriptions at 1%, Python index: events in",
         "50 idle connections: server memory each",
@@ -445,7 +516,11 @@ def test_the_group_continues_after_trials_that_measured_nothing(
     ):
         assert measure in failed
     trials = [measure.partition(" (")[0] for measure in figures if measure.startswith("failed trial: ")]
-    assert trials[:2] == ["failed trial: Plait, 1->1", "failed trial: Plait, 50 subscribers at 1%"]
+    assert trials[:3] == [
+        "failed trial: Plait, 1->1",
+        "failed trial: Plait, beside a slow subscriber at 5,000/s",
+        "failed trial: Plait, 50 subscribers at 1%",
+    ]
 
 
 def test_a_failed_figure_is_shown_as_failed_in_tables_and_json() -> None:
@@ -461,12 +536,19 @@ def test_contenders_take_turns_in_rotating_order(field: Participants) -> None:
 
 
 def test_participants_are_listed_with_versions_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_lab.competitors.participants.RIVALS", RIVALS[:1])
-    monkeypatch.setattr(type(RIVALS[0]), "missing", lambda self: "no program")
-    ours, absent = Participants(lambda step: None).figures()
-    assert ours.measure == "taken part: Plait"
+    """A missing competitor is listed with the command that installs it, and the others take part."""
+    for rival in ALL_RIVALS:
+        monkeypatch.setattr(type(rival), "missing", lambda self: "no program")
+    field = Participants(lambda step: None)
+    assert (field.present, field.durable) == ([OURS], [OURS_DURABLE])
+    ours, durable, *absent = field.figures()
+    assert (ours.measure, durable.measure) == ("taken part: Plait", "taken part: Plait, durable")
     assert "content" in next(iter(ours.beside))
-    assert absent.measure.startswith(f"left out: {RIVALS[0].title} (no program; ")
+    assert "fsync" in next(iter(durable.beside))
+    assert [figure.measure for figure in absent] == [
+        f"left out: {rival.title} (no program; install it with: {rival.install})" for rival in ALL_RIVALS
+    ]
+    assert all("apt-get install" in rival.install or "pip install" in rival.install for rival in ALL_RIVALS)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="what processes cost is read from /proc")
@@ -475,11 +557,14 @@ def test_a_real_trial_of_plait_loses_nothing_and_leaves_nothing() -> None:
         found = trials.throughput(server, 1, 1, 0.1)
         paced = trials.latency(server, 1, 500, 0.2)
         selective = trials.crowd(server, 1, 20, 4, 0.1)
+        large = trials.throughput(server, 1, 1, 0.1, 65_536)
+        beside = trials.beside_slow(server, 1, 5_000, 0.2)
         process = server.process
         os.kill(process, signal.SIGCONT)  # it is there
     assert gone(process)
     assert found.delivered == found.sent > 0
     assert (paced.sent, len(paced.delays_ns), min(paced.delays_ns) > 0) == (100, 100, True)
-    assert (found.lost, paced.lost, selective.lost) == (0, 0, 0)
+    assert (found.lost, paced.lost, selective.lost, large.lost, beside.lost) == (0, 0, 0, 0, 0)
+    assert len(beside.delays_ns) == 1_000
     assert selective.delivered < selective.sent
     assert not server.place.exists()

@@ -54,6 +54,27 @@ pub fn read<'a>(packed: &'a [u8], limits: &Limits, sink: &mut impl Sink<'a>) -> 
     reader.entries(count, sink)
 }
 
+/// Whether the name of an attribute begins with `$`. Also true of bytes that contain a `$` and are no attributes.
+#[must_use]
+pub fn has_dollar_name(packed: &[u8], limits: &Limits) -> bool {
+    if memchr::memchr(b'$', packed).is_none() {
+        return false;
+    }
+    let mut names = DollarNames { found: false };
+    read(packed, limits, &mut names).is_err() || names.found
+}
+
+struct DollarNames {
+    found: bool,
+}
+
+impl<'a> Sink<'a> for DollarNames {
+    fn take(&mut self, name: &'a str, _: Value<'a>) -> bool {
+        self.found |= name.starts_with('$');
+        false
+    }
+}
+
 struct Reader<'a, 'l> {
     rest: &'a [u8],
     limits: &'l Limits,

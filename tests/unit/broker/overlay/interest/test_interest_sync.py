@@ -33,9 +33,9 @@ class Pair:
         self.now = 10.0
         self.installed: list[int] = []
 
-    def send(self, *, reaches: bool = True) -> list[InterestUpdate]:
+    def send(self, *, reaches: bool = True, distance_us: int = 0) -> list[InterestUpdate]:
         self.now += 0.001
-        updates = self.sync.take_updates(self.now, lambda _: reaches)
+        updates = self.sync.take_updates(self.now, lambda _: distance_us if reaches else None)
         self.installed += self.sync.installed
         self.sync.installed.clear()
         return updates
@@ -115,6 +115,31 @@ def test_a_lost_update_is_retransmitted_with_backoff() -> None:
     pair.now += AGAIN_S
     assert pair.send() == first
     assert pair.installed == []
+
+
+def test_the_delay_of_the_path_is_added_to_the_timeout() -> None:
+    pair = Pair()
+    pair.advertise()
+    pair.sync.add(1, parse("x > 1"))
+    first = pair.send(distance_us=1_000_000)
+    pair.now += AGAIN_S + 1.9
+    assert pair.send(distance_us=1_000_000) == [], "the ack may still be on its way"
+    pair.now += 0.1
+    assert pair.send(distance_us=1_000_000) == first
+
+
+def test_links_that_change_all_the_time_do_not_stop_the_backoff() -> None:
+    """While a large overlay starts, links come up all the time. Retransmissions of all brokers would overload it."""
+    pair = Pair()
+    pair.advertise()
+    pair.sync.add(1, parse("x > 1"))
+    pair.send()
+    sent = 0
+    for _ in range(80):
+        pair.now += 0.1
+        pair.sync.retransmit_soon(pair.now)
+        sent += len(pair.send())
+    assert 1 <= sent <= 5, "0.5, 1, 2 and 4 s after each other"
 
 
 def test_a_broker_out_of_reach_gets_no_update_and_delays_no_installation() -> None:

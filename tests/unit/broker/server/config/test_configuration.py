@@ -53,6 +53,13 @@ def test_without_settings_a_broker_serves_this_machine_alone() -> None:
     assert isinstance(auth_config(found, None).gate, OpenGate)
 
 
+def test_a_second_broker_of_a_machine_has_another_name_and_page() -> None:
+    found = configured("listen = '127.0.0.1:4690'")
+    assert (found.name, str(found.http)) == ("broker-4690", "127.0.0.1:4691")
+    assert configured("listen = '127.0.0.1:4690'\nname = 'broker'").name == "broker"
+    assert str(configured("listen = '127.0.0.1:0'").http) == "127.0.0.1:4681"
+
+
 def test_every_setting_can_be_given(tmp_path: Path) -> None:
     for name in ("cert.pem", "key.pem", "ca.pem"):
         (tmp_path / name).write_text("x")
@@ -279,7 +286,7 @@ def test_incomplete_or_unknown_access_rules_are_refused(text: str) -> None:
         ("listen = '::1:4680'", "listen: an IPv6 address goes into brackets"),
         ("listen = 'h:99999'", "listen: the port is a number from 0 to 65535"),
         ("listen = 'h:²'", "listen: the port is a number"),
-        ("listen = '127.0.0.1:4681'", "listen: is the address of another listener"),
+        ("listen = '127.0.0.1:4681'\nhttp = '127.0.0.1:4681'", "listen: is the address of another listener"),
         ("name = ''", "name: is a text of 1 to"),
         ("name = 'a b'", "name: is 1 to 64 letters"),
         ("data = \"a\\u0000b\"", "data: is a text of 1 to"),

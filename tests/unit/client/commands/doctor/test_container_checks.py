@@ -17,6 +17,7 @@ from plait.commands.doctor.container_checks import (
     check_mtu,
     check_neighbours,
 )
+from plait.options.target import Target
 
 
 def broker(**settings: str) -> dict[str, str]:
@@ -37,8 +38,8 @@ def broker(**settings: str) -> dict[str, str]:
         (check_neighbours({}), "ok", "no neighbours"),
         (check_discovery(broker(OVERLAY__DISCOVER="true")), "warn", "same bridge network"),
         (check_discovery({}), "ok", ""),
-        (check_container_target({"PLAIT_URL": "plait://t0ken@localhost:1"}), "fail", "this container itself"),
-        (check_container_target({"PLAIT_URL": "plait://broker-1:4680"}), "ok", ""),
+        (check_container_target(Target.of("plait://t0ken@localhost:1", "PLAIT_URL")), "fail", "this container itself"),
+        (check_container_target(Target.of("plait://broker-1:4680", "PLAIT_URL")), "ok", ""),
         (check_data({}), "ok", "nothing is stored"),
     ],
 )
@@ -51,7 +52,7 @@ def test_each_check_names_the_mistake_and_the_remedy(found: Finding, state: str,
 
 def test_a_broker_of_this_container_may_be_dialled() -> None:
     with socket.create_server(("127.0.0.1", 0)) as broker:
-        told = {"PLAIT_URL": f"plait://localhost:{broker.getsockname()[1]}"}
+        told = Target.of(f"plait://localhost:{broker.getsockname()[1]}", "context lab, in use")
         assert check_container_target(told).state == "ok"
     assert check_container_target(told).state == "fail"
 

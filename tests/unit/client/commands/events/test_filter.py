@@ -19,6 +19,20 @@ def test_check_prints_the_canonical_text() -> None:
     assert (ran.exit_code, ran.stdout, ran.stderr) == (0, "symbol == 'IBM' and price > 100 and price <= 130\n", "")
 
 
+def test_check_refuses_a_filter_that_no_event_can_match() -> None:
+    ran = run("check", "price < 3 and price > 5")
+    assert ran.exit_code == 2
+    assert "no event can match: `price < 3` and `price > 5` exclude each other" in ran.stderr
+    assert "\n                ^" in ran.stderr
+    assert run("match", "false", "{}").stdout == "false\n"
+
+
+def test_check_names_a_doubtful_condition() -> None:
+    ran = run("check", "symbol.IBM")
+    assert (ran.exit_code, ran.stdout) == (0, "symbol.IBM\n")
+    assert "did you mean `symbol == 'IBM'`?" in ran.stderr
+
+
 def test_check_in_json() -> None:
     ran = run("check", "x == 1 or y == 2", "--json")
     assert json.loads(ran.stdout) == {"filter": "x == 1 or y == 2", "attributes": ["x", "y"], "alternatives": 2}

@@ -15,6 +15,7 @@ from plait.commands.gen.grafana import grafana_files
 from plait.commands.gen.prometheus import ScrapeTarget, prometheus_files
 from plait.commands.gen.rules import ALERTS, LOST, RECORDINGS
 from plait.commands.root import plait
+from plait_broker import drop_reasons
 from plait_broker.drop_reasons import DropReason
 from plait_lab.documents.metric_names import metrics_of_a_broker
 
@@ -40,9 +41,10 @@ async def test_queries_ask_for_what_there_is(tmp_path: Path) -> None:
 
 def test_every_drop_is_either_a_loss_or_asked_for() -> None:
     asked_for = {"duplicate", "stale", "expired", "not_allowed", "draining", "unmatched", "late", "forbidden"}
-    asked_for |= {"bad_tags"}
+    asked_for |= {"bad_tags", "discarded"}
     assert set(LOST.split("|")) | asked_for == set(DropReason)
     assert not set(LOST.split("|")) & asked_for
+    assert set(LOST.split("|")) == drop_reasons.LOST, "the page and the alerts mean the same by lost"
 
 
 def test_every_alert_has_its_section() -> None:

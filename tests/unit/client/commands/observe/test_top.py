@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from scripted import LOCAL, client_of, running
 
-from plait.commands.connection.addressing import Target
 from plait.commands.observe.overview import TABLES, Overview, broker_rows, headline, link_rows, subscription_rows
+from plait.options.target import Target
 from plait_broker.server.endpoints import Endpoint
 
 SAID = {
@@ -31,7 +31,7 @@ SAID = {
         "2>1": {"from": "2", "to": "1", "state": "up", "delay_ms": 12.0},
         "1>2": {"from": "1", "to": "2", "state": "down", "delay_ms": None},
     },
-    "subscriptions": {"2/7": {"client": "\x1b]0;title\x07", "at": "busy", "number": 7, "filter": "n > 0", "missed": 2}},
+    "subscriptions": {"2/7": {"client": "\x1b]0;title\x07", "at": "busy", "number": 7, "filter": "n > 0", "late": 2}},
 }
 
 
@@ -66,7 +66,7 @@ async def test_the_screen_follows_a_broker() -> None:
 
     configuration = replace(LOCAL, http=Endpoint("127.0.0.1", 0))
     async with running(configuration, name="north") as server:
-        overview = Overview(f"http://127.0.0.1:{server.http_port}", Target(f"plait://{server.listen}", "test"))
+        overview = Overview(f"http://127.0.0.1:{server.http_port}", Target.of(f"plait://{server.listen}", "test"))
         screen = TopScreen(overview.read)
         async with (
             asyncio.timeout(60),

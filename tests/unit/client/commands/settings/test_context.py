@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from plait.commands.connection.addressing import Target, find_target, http_address
+from plait.commands.connection.addressing import find_target, http_address
 from plait.commands.root import plait
 from plait.errors import AddressInvalid
+from plait.options.target import Target
 
 SECRET = "a-very-secret-token"
 
@@ -31,7 +33,7 @@ def test_a_saved_context_is_used(home: Path) -> None:
     assert run("add", "lab", "plait://broker.lab:5000").exit_code == 0
     assert find_target(None).url == "plait://127.0.0.1:4680"
     assert run("use", "lab").exit_code == 0
-    assert find_target(None) == Target("plait://broker.lab:5000", "context lab")
+    assert find_target(None) == Target.of("plait://broker.lab:5000", "context lab, in use")
     assert stat.S_IMODE(home.stat().st_mode) == 0o600
     assert run("remove", "lab").exit_code == 0
     assert find_target(None).source == "default"
@@ -93,12 +95,13 @@ def test_a_damaged_file_is_named(home: Path, text: str) -> None:
 
 
 def test_http_is_one_port_above_the_url_by_default() -> None:
-    assert http_address(Target("plait://127.0.0.1:4680", "default")) == "http://127.0.0.1:4681"
-    assert http_address(Target("plait://[::1]:5000", "--url")) == "http://[::1]:5001"
-    assert http_address(Target("plait://x:1", "context", http="y:2")) == "http://y:2"
-    assert http_address(Target("plait://x:1", "context", http="y:2"), "https://z/") == "https://z"
+    assert http_address(Target.of("plait://127.0.0.1:4680", "default")) == "http://127.0.0.1:4681"
+    assert http_address(Target.of("plait://[::1]:5000", "--url")) == "http://[::1]:5001"
+    saved = replace(Target.of("plait://x:1", "context"), http="y:2")
+    assert http_address(saved) == "http://y:2"
+    assert http_address(saved, "https://z/") == "https://z"
 
 
 def test_an_address_that_is_none() -> None:
     with pytest.raises(AddressInvalid):
-        find_target("localhost:4680")
+        find_target("localhost")

@@ -8,19 +8,28 @@ from datetime import datetime
 import click
 import pytest
 
+import plait
 from plait.commands.events.attributes import parse_pairs
 from plait.commands.events.event_lines import payload_json
 from plait.commands.events.start import START
-from plait.commands.terminal.durations import DURATION, shown
+from plait.commands.terminal.durations import DURATION, SECONDS, shown
+from plait.commands.terminal.failures import FAILED, WRONG_USE, as_failure
 from plait.commands.terminal.output import attributes_text, json_text, printable
 
 
 @pytest.mark.parametrize(
     ("written", "seconds"),
-    [("50ms", 0.05), ("2", 2.0), ("2s", 2.0), ("1.5m", 90.0), ("250us", 0.00025), (".5 s", 0.5), ("1h", 3600.0)],
+    [("50ms", 0.05), ("2s", 2.0), ("1.5m", 90.0), ("250us", 0.00025), (".5 s", 0.5), ("1h", 3600.0)],
 )
 def test_durations(written: str, seconds: float) -> None:
     assert DURATION.convert(written, None, None) == pytest.approx(seconds)
+
+
+def test_a_number_needs_a_unit_unless_the_help_names_one() -> None:
+    assert SECONDS.convert("2", None, None) == 2
+    assert SECONDS.convert("200ms", None, None) == pytest.approx(0.2)
+    with pytest.raises(click.BadParameter, match="write 50s or 50ms"):
+        DURATION.convert("50", None, None)
 
 
 @pytest.mark.parametrize("written", ["", "0", "-1", "1 fortnight", "ms", "1e3", "inf", "nan", "1\n2", "9" * 400])
@@ -85,3 +94,9 @@ def test_a_payload_is_shown_as_text_or_base64() -> None:
     assert payload_json("grüß".encode()) == "grüß"
     assert payload_json(b"") == ""
     assert payload_json(b"\xff\x00") == {"base64": "/wA="}
+
+
+def test_a_wrong_argument_ends_a_command_as_wrong_use() -> None:
+    assert as_failure(plait.ArgumentInvalid("x=5", hint="a text")).exit_code == WRONG_USE
+    assert as_failure(plait.AddressInvalid("no URL")).exit_code == WRONG_USE
+    assert as_failure(plait.Timeout("no answer")).exit_code == FAILED

@@ -23,7 +23,7 @@ from plait_broker.status import (
     describe_subscriptions,
     describe_topology,
 )
-from plait_core.wire.frame_types.session_frames import Advertise
+from plait_core.wire.frame_types.session_frames import Advertise, ClientReport
 from plait_lab.simulation.one_broker.stage import Stage
 from plait_lab.simulation.overlay.world import address_of, linked_world
 
@@ -38,7 +38,13 @@ def described() -> dict[str, list[dict[str, Any]]]:
     sub.subscribe(1, LONG, within_us=50_000)
     sub.subscribe(2, "true", durable="a-place")
     adv.send(Advertise(adv.next_request(), 1, LONG, 10.5))
+    gone = stage.raw("gone")
+    gone.subscribe(1, "true", durable="left")
     stage.run(0.1)
+    gone.connection.reset()
+    adv.publish(n=1)
+    sub.send(ClientReport((1, 2), (0, 0), (0, 0)))
+    stage.run(1.0)
     broker = stage.broker
     face = {"listen": ADDRESS, "http": ADDRESS, "status": "ready", "version": "0.1.0", "connections": 2}
     addressed: dict[str, object] = {"address": ADDRESS}
@@ -99,9 +105,9 @@ def test_a_listing_fits_its_terminal(what: str, width: int, items: dict[str, lis
             assert column.title in lines[0], "what one looks for is there"
 
 
-def test_a_broker_is_eleven_columns_of_a_hundred_and_ten(items: dict[str, list[dict[str, Any]]]) -> None:
-    assert len(LISTINGS["brokers"]) == 11
-    header = drawn("brokers", items["brokers"], 110)[0]
+def test_a_broker_is_twelve_columns_of_a_hundred_and_fifteen(items: dict[str, list[dict[str, Any]]]) -> None:
+    assert len(LISTINGS["brokers"]) == 12
+    header = drawn("brokers", items["brokers"], 115)[0]
     assert header.split() == [column.title for column in LISTINGS["brokers"]]
 
 
@@ -113,7 +119,7 @@ def test_columns_read_fields_that_brokers_send(items: dict[str, list[dict[str, A
     }
     silent = {what: {column.title for column in LISTINGS[what]} - said[what] for what in LISTINGS}
     of_brokers = {"JITTER", "LOSS", "STATE"}  # a link to a client has none
-    assert silent == {"brokers": set(), "links": of_brokers, "clients": {"STATE"}, "subs": {"STATE"}, "advs": set()}
+    assert silent == {"brokers": set(), "links": of_brokers, "clients": set(), "subs": set(), "advs": set()}
 
 
 def test_an_unreachable_broker_has_no_counts() -> None:

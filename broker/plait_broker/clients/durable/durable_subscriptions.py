@@ -13,12 +13,15 @@ from math import inf
 from typing import Final, NamedTuple
 
 from plait_core.events import EventId
+from plait_core.filters import Filter
 from plait_core.wire import Confirm, EventFrame, Publish, encode_frame
 from plait_core.wire.frame_types.envelope_frames import Signed
+from plait_core.wire.frame_types.session_frames import Start
 
-from ..outputs import Fetch, LogRecord, Output, Persist, Recovered, StoredDocument
-from ..settings import LiveSettings
-from .sessions import DurableSubscription, Subscription
+from ...context import WallClock
+from ...outputs import Fetch, LogRecord, Output, Persist, Recovered, StoredDocument
+from ...settings import LiveSettings
+from ..sessions import DurableSubscription, Subscription
 
 CURSOR_DELAY_S: Final = 0.1
 """Cursors that no request waits for are stored together, this long after the first."""
@@ -62,11 +65,12 @@ class StagedWrites(NamedTuple):
 class DurableSubscriptions:
     """All durable subscriptions, and the protocol side of the log. The files are the server's (`log/`)."""
 
-    def __init__(self, settings: LiveSettings, recovered: Recovered) -> None:
+    def __init__(self, settings: LiveSettings, recovered: Recovered, clock: WallClock) -> None:
         self._settings = settings
+        self._clock = clock
         # Records that could not be stored leave holes, so a cursor may lie beyond the log's end. Later positions must
         # not fall behind it.
-        places = [cursor.acknowledged + 1 for cursor in recovered.cursors]
+        places = [cursor.last_position + 1 for cursor in recovered.cursors]
         self.next_position = max(recovered.next_position, *places) if places else recovered.next_position
         self.stored = self.next_position - 1
         """Last position that is stored or will never be."""
@@ -83,12 +87,16 @@ class DurableSubscriptions:
         self._flush_at: float | None = None
         self._tickets = 0
         self._pending: dict[int, StagedWrites] = {}
-        self._fetches: dict[int, tuple[DurableSubscription, int, int]] = {}
+        self._fetches: dict[int, tuple[DurableSubscription, int, int, int]] = {}
         """By ticket: subscription, first position, and the last stored position at that time."""
         self._retry_at: dict[DurableSubscription, float] = {}
         """When to read again for subscriptions whose Fetch failed."""
         self._to_fetch: list[Fetch] = []
         self._failing = False
+        self.uncounted: dict[DurableSubscription, None] = {}
+        """Subscriptions whose backlog is to be counted from the log."""
+        self.first_position = 1
+        """First position that retention has left in the log, as far as it is known."""
         self.due_at = inf
         """When `take` or `retry` has something to do; -inf: at once."""
 
@@ -125,6 +133,48 @@ class DurableSubscriptions:
                 if entry.position > durable.acknowledged and durable.filter.matches(entry.frame.attributes()):
                     stage.matched[at] = [*stage.matched[at], durable]
 
+    def has(self, durable: DurableSubscription) -> bool:
+        """Return whether a durable subscription exists still."""
+        return self._by_key.get((durable.owner, durable.name)) is durable
+
+    def new_ticket(self) -> int:
+        """Return the ticket of a read of the log."""
+        self._tickets += 1
+        return self._tickets
+
+    def fetch_first_since(self, since_us: int) -> int:
+        """Read the first record from a time on; return the ticket of the answer."""
+        ticket = self.new_ticket()
+        self._to_fetch.append(Fetch(ticket, 1, 1, since_us))
+        self.due_at = -inf
+        return ticket
+
+    def place(self, start: Start, start_at: int) -> int:
+        """Return the cursor before a start position; for a time, that before the whole log."""
+        places = {Start.NEW: self.next_position - 1, Start.POSITION: max(0, min(start_at, self.next_position) - 1)}
+        return places.get(start, 0)
+
+    def seek(self, durable: DurableSubscription, place: int) -> int:
+        """Move a cursor; return the number of events that it passes over."""
+        discarded = durable.backlog.events if place >= self.stored else durable.backlog.remove_before(place + 1)
+        durable.acknowledged, durable.since_us = min(durable.acknowledged, place), 0
+        durable.beyond.clear()
+        durable.move_to(place)
+        self.rewind(durable)
+        self.count_backlog(durable)
+        return discarded
+
+    def count_backlog(self, durable: DurableSubscription) -> None:
+        """Count the backlog of a durable subscription from the log."""
+        durable.backlog.clear(range(durable.acknowledged + 1, self.stored + 1))
+        if not durable.backlog.complete:
+            self.uncounted[durable] = None
+
+    def trimmed(self, first_position: int) -> int:
+        """Note that the log has deleted what is before a position; return the number of deliveries that this lost."""
+        self.first_position = first_position
+        return sum(durable.backlog.remove_before(first_position) for durable in self._by_key.values())
+
     def forget(self, durable: DurableSubscription, waiting: WaitingRequest) -> None:
         """Remove a durable subscription, and answer the request when that is stored."""
         self._drop(durable)
@@ -144,6 +194,7 @@ class DurableSubscriptions:
         del self._by_key[durable.owner, durable.name]
         self._dirty.pop(durable, None)
         self._retry_at.pop(durable, None)
+        self.uncounted.pop(durable, None)
 
     def store_document(self, key: tuple[int, int], document: Signed | None) -> None:
         """Store another broker's document beyond this broker's life; None deletes it."""
@@ -161,19 +212,30 @@ class DurableSubscriptions:
         """Read on from the cursor, so that unacknowledged deliveries are sent again."""
         durable.in_flight.clear()
         durable.next_position = durable.acknowledged + 1
-        durable.caught_up = durable.next_position > self.stored
+        durable.caught_up = durable.subscription is not None and durable.next_position > self.stored
 
     def detach(self, durable: DurableSubscription, now: float) -> None:
         """Detach a durable subscription from its client."""
-        if durable.caught_up and not durable.in_flight:
-            durable.advance(self.stored)
+        self._catch_up(durable)
+        self.touch(durable, now)
         durable.subscription = None
         durable.caught_up = False
-        self.touch(durable, now)
+
+    def _catch_up(self, durable: DurableSubscription) -> None:
+        """Move a cursor to the end of the log if everything up to there is settled."""
+        if durable.caught_up and not durable.in_flight:
+            durable.advance(self.stored)
+
+    def remember_filter(self, durable: DurableSubscription, next_filter: Filter) -> None:
+        """Keep the filter of a durable subscription for its backlog, because another follows."""
+        self._catch_up(durable)
+        durable.remember_filter(next_filter, self.next_position - 1)
 
     def touch(self, durable: DurableSubscription, now: float, waiting: WaitingRequest | None = None) -> None:
         """Store its cursor: at once if a request waits for that, else within CURSOR_DELAY_S."""
         self._dirty[durable] = None
+        if durable.held:
+            durable.seen_us = self._clock.wall_us(now)
         if waiting is not None:
             self._stage.waiting.append(waiting)
             self.due_at = -inf
@@ -291,7 +353,7 @@ class DurableSubscriptions:
             return found, self.stored
         durable.fetching = True
         self._tickets += 1
-        self._fetches[self._tickets] = (durable, durable.next_position, self.stored)
+        self._fetches[self._tickets] = (durable, durable.next_position, durable.since_us, self.stored)
         self.due_at = -inf
         self._to_fetch.append(
             Fetch(self._tickets, durable.next_position, self._settings.current.durable_fetch, durable.since_us)
@@ -300,21 +362,21 @@ class DurableSubscriptions:
 
     def fetched(self, ticket: int, records: Sequence[LogRecord]) -> tuple[DurableSubscription, list[Entry], int]:
         """Return the subscription of a Fetch, its entries, and the last position that they cover."""
-        durable, position, stored = self._fetches.pop(ticket)
+        durable, position, since_us, stored = self._fetches.pop(ticket)
         durable.fetching = False
-        if position != durable.next_position:  # it was attached anew since
+        if (position, since_us) != (durable.next_position, durable.since_us):  # it was attached anew or moved since
             return durable, [], durable.next_position - 1
         entries = [entry_of(record) for record in records if record.position <= self.stored]
         last = records[-1].position if records else 0
         up_to = min(max(stored, last) if len(records) < self._settings.current.durable_fetch else last, self.stored)
         if durable.since_us:  # every position before that time is settled
             durable.since_us = 0
-            durable.acknowledged = max(durable.acknowledged, entries[0].position - 1 if entries else up_to)
+            durable.move_to(entries[0].position - 1 if entries else up_to)
         return durable, entries, up_to
 
     def fetch_failed(self, ticket: int, now: float) -> None:
         """Try a failed Fetch again after RETRY_S. Nothing is lost."""
-        durable, _, _ = self._fetches.pop(ticket)
+        durable = self._fetches.pop(ticket)[0]
         self._retry_at[durable] = now + RETRY_S
         self.due_at = min(self.due_at, now + RETRY_S)
 

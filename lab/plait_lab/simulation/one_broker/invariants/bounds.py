@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plait_broker import Broker
 from plait_broker.clients.connection import BURST_BYTES_MAX
+from plait_broker.clients.durable.durable_subscriptions import entry_of
 from plait_broker.clients.sessions import Session
+from plait_broker.outputs import LogRecord
 from plait_core.limits import FRAME_BYTES_MAX
 
 
@@ -25,6 +29,23 @@ def check_bounds(broker: Broker) -> None:
     for durable in broker.durables.all():
         _hold(durable.pending <= settings.durable_window, f"{durable.name}: {durable.pending} above its place")
         _hold(not durable.in_flight & durable.beyond, f"{durable.name}: in flight and settled at once")
+
+
+def check_backlogs(broker: Broker, records: Sequence[LogRecord]) -> None:
+    """Raise BoundExceeded unless every backlog that is completely counted has the size that the log shows."""
+    for durable in broker.durables.all():
+        waiting = [
+            record
+            for record in records
+            if record.position > durable.acknowledged
+            and record.position not in durable.beyond
+            and durable.filter_at(record.position).matches(entry_of(record).frame.attributes())
+        ]
+        counted = durable.backlog.events
+        _hold(
+            not durable.backlog.complete or counted == len(waiting),
+            f"{durable.name}: {counted} events counted, {len(waiting)} wait",
+        )
 
 
 def _check_session(broker: Broker, session: Session) -> None:

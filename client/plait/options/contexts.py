@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..terminal.failures import Failure
-from ..terminal.interrupts import interruptible
+from ..errors import AddressInvalid, ConfigurationInvalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,13 @@ class Contexts:
     saved: dict[str, Context] = field(default_factory=dict)
     current: str | None = None
 
-    @property
-    def in_use(self) -> Context | None:
-        return self.saved.get(self.current) if self.current else None
+    def named(self, name: str, source: str = "") -> Context:
+        """Return the context of this name. Raise AddressInvalid if there is none; `source` gave the name."""
+        if name not in self.saved:
+            known = ", ".join(sorted(self.saved)) or "none"
+            by = f" (from {source})" if source else ""
+            raise AddressInvalid(f"there is no context {name[:80]!r}{by}", hint=f"saved are: {known}")
+        return self.saved[name]
 
 
 def contexts_file() -> Path:
@@ -55,11 +58,11 @@ def load_contexts() -> Contexts:
     except FileNotFoundError:
         return Contexts()
     except (OSError, ValueError) as error:
-        raise Failure(f"the saved contexts cannot be read: {error}", hint=f"see {path}") from None
+        raise ConfigurationInvalid(f"the saved contexts cannot be read: {error}", hint=f"see {path}") from None
     try:
         return _read(json.loads(text))
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        raise Failure(f"{path} is damaged: {error!r}", hint="repair or remove it") from None
+        raise ConfigurationInvalid(f"{path} is damaged: {error!r}", hint="repair or remove it") from None
 
 
 def save_contexts(contexts: Contexts) -> None:
@@ -72,7 +75,6 @@ def save_contexts(contexts: Contexts) -> None:
             for name, context in sorted(contexts.saved.items())
         },
     }
-    interruptible()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # mode 0600 from the start
@@ -85,7 +87,7 @@ def save_contexts(contexts: Contexts) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise Failure(f"the contexts cannot be saved: {error}", hint=f"see {path.parent}") from None
+        raise ConfigurationInvalid(f"the contexts cannot be saved: {error}", hint=f"see {path.parent}") from None
 
 
 def _read(content: Any) -> Contexts:

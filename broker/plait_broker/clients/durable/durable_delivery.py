@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.session_frames import DURABLE, LATE, REPLAYED, Code, Late, Notice, NoticeKind
 
-from ..context import BrokerContext
-from ..drop_reasons import DropReason
-from ..outputs import LogRecord
-from ..pipeline.sealed_matching import TagMatcher, WaitingEvent
-from .confirmations import LOG, Party
-from .delivery import Deliveries
-from .delivery_queue import Queued
+from ...context import BrokerContext
+from ...drop_reasons import DropReason
+from ...outputs import LogRecord
+from ...pipeline.sealed_matching import TagMatcher, WaitingEvent
+from ..confirmations import LOG, Party
+from ..delivery import Deliveries
+from ..delivery_queue import Queued
+from ..sessions import DurableSubscription
+from ..subscriptions import Subscriptions
 from .durable_subscriptions import DurableSubscriptions, Entry
-from .sessions import DurableSubscription
-from .subscriptions import Subscriptions
 
 
 class DurableDelivery:
@@ -73,6 +73,9 @@ class DurableDelivery:
         for entry, durables in zip(entries, matched, strict=True):
             self._confirmations.acknowledge((LOG, entry.position))
             for durable in durables:
+                if entry.position <= durable.acknowledged:
+                    continue  # its cursor was moved past it
+                durable.backlog.add(entry.position, len(entry.frame.block), entry.logged_us)
                 if durable.caught_up and durable.subscription is not None:
                     if self._takes_delivery(durable):
                         self._deliver(durable, entry, now, replayed=False)
@@ -109,10 +112,16 @@ class DurableDelivery:
         if subscription is None:
             return
         if lost and subscription.session.connection is not None:
-            self._counters.dropped[DropReason.RETENTION] += 1
+            if durable.next_position >= self._durables.first_position:  # it was damaged: `trimmed` counts the others
+                self._counters.dropped[DropReason.RETENTION] += 1
             subscription.session.notify(Notice(subscription.id, NoticeKind.GAP, DropReason.RETENTION))
         self._deliver_read(durable, entries, up_to, now)
         self.pump(durable, now)
+
+    def trimmed(self, first_position: int) -> None:
+        """Count what the log has deleted, before a position, although durable subscriptions had not read it."""
+        if first_position > self._durables.first_position:
+            self._counters.dropped[DropReason.RETENTION] += self._durables.trimmed(first_position)
 
     def retry(self, now: float) -> None:
         """Read again for the subscriptions whose Fetch failed."""
@@ -144,14 +153,19 @@ class DurableDelivery:
         subscription, frame, position = durable.subscription, entry.frame, entry.position
         assert subscription is not None, "it has a connection that takes data"
         party = (durable.number, position)
-        verdict = self._tags.judge(frame) if durable.routing else None
+        verdict = self._tags.judge(frame) if durable.routing and position > durable.tested_from else None
         fits = verdict is None or verdict(durable.routing)
-        if position in durable.beyond or not fits or not durable.filter.matches(frame.attributes()):
+        if position in durable.beyond or not durable.filter_at(position).matches(frame.attributes()):
+            self._confirmations.acknowledge(party)
+            return
+        if not fits:
+            durable.pass_over(position)
             self._confirmations.acknowledge(party)
             return
         session = subscription.session
         if not session.subscribe_open and not session.principal.subscribe.permit(frame.attributes()):
             self._counters.dropped[DropReason.FORBIDDEN] += 1
+            durable.pass_over(position)
             self._confirmations.fail(party, Code.NOT_ALLOWED)
             return
         delay_us = entry.delay_us + max(0, self._clock.wall_us(now) - entry.logged_us)
@@ -159,6 +173,7 @@ class DurableDelivery:
         expired = bool(frame.lifetime_us) and delay_us > frame.lifetime_us
         if expired or (late and subscription.terms.late is Late.DROP):
             reason = DropReason.EXPIRED if expired else DropReason.LATE
+            durable.pass_over(position)
             self._subscriptions.drop(subscription, Queued(frame, now, 0, 0, position), reason, now)
             return
         durable.in_flight.add(position)

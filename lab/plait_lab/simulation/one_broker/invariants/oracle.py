@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from plait_core.events import EventId
 from plait_core.wire import Confirm
+from plait_core.wire.frame_types.session_frames import Unseen
 
-from .interests import Interest
-from .recorder import NEVER, ClientSubscription, Outcome, Publication, Reception, Recorder
+from ..interests import Interest
+from ..recorder import NEVER, ClientSubscription, Outcome, Publication, Reception, Recorder
+from .durable_groups import DurableGroup
 
 _ANSWER_S: Final = 5.0
 """Seconds before the end in which a request may remain unanswered."""
@@ -64,10 +66,12 @@ class Oracle:
             found += self._in_order(subscription)
             if subscription.closing_at == NEVER and not subscription.durable:
                 found += self._nothing_lost(subscription)
-        for subscriptions in self._by_durable_name().values():
-            found += self._nothing_durable_lost(subscriptions)
+        for group in self._durable_groups():
+            found += self._nothing_durable_lost(group)
+            found += self._nothing_durable_unwanted(group)
         found += self._confirmed_events_arrived()
         found += self._everything_settled()
+        found += self._drops_counted_once()
         return found
 
     # --- what arrived -------------------------------------------------------------------------------------------------
@@ -90,7 +94,7 @@ class Oracle:
             publication = self._recorder.publications.get(reception.id)
             if publication is None:
                 continue
-            if not subscription.may_match(publication):
+            if not subscription.durable and not subscription.may_match(publication):
                 yield Violation("I4", f"{subscription.name} received {reception.id}, which it did not request")
             if not self._permitted(subscription, publication):
                 yield Violation("I4", f"{subscription.name} received {reception.id}, which it may not receive")
@@ -135,32 +139,37 @@ class Oracle:
                     "I1", f"{subscription.name} got reports of {reported} missing events, and misses {len(early)}"
                 )
 
-    def _nothing_durable_lost(self, subscriptions: list[ClientSubscription]) -> Iterator[Violation]:
-        """Check a durable subscription: confirmed events reached some incarnation of its application."""
-        got = {reception.id for subscription in subscriptions for reception in subscription.receptions}
-        since = min(subscription.installed_at for subscription in subscriptions)
-        if any(subscription.closed_at != NEVER for subscription in subscriptions) or since == NEVER:
+    def _nothing_durable_lost(self, group: DurableGroup) -> Iterator[Violation]:
+        """Check a durable name: its confirmed events reached one of its clients. A later filter changes nothing."""
+        if not group.served:
             return
+        got = {reception.id for reception in group.receptions}
         missing = [
             p
-            for p in self._required(subscriptions[0], since)
+            for p in self._recorder.publications.values()
             if p.id not in got
             and p.outcome is Outcome.OK
             and not p.lifetime_us
-            and not self._lost_with_the_log(subscriptions, p)
-            and all(subscription.matches(p) for subscription in subscriptions)
+            and group.must_receive(p)
+            and self._permitted(group.subscriptions[0], p)
+            and not self._lost_with_the_log(group.subscriptions, p)
         ]
         damaged = self._rotten and any(
-            miss.reason == "retention" for subscription in subscriptions for miss in subscription.misses
+            miss.reason == "retention" for subscription in group.subscriptions for miss in subscription.misses
         )
         if missing and not damaged:
-            yield Violation(
-                "I1", f"{subscriptions[0].owner}/{subscriptions[0].durable} (durable) misses {_named(missing)}"
-            )
+            yield Violation("I1", f"{group.name} (durable) misses {_named(missing)}")
+
+    def _nothing_durable_unwanted(self, group: DurableGroup) -> Iterator[Violation]:
+        """Check that a durable name received only what one of its filters may have matched."""
+        for reception in group.receptions:
+            publication = self._recorder.publications.get(reception.id)
+            if publication is not None and not group.may_receive(publication, reception.at):
+                yield Violation("I4", f"{group.name} (durable) received {reception.id}, which it did not request")
 
     def _confirmed_events_arrived(self) -> Iterator[Violation]:
         """Check that each subscriber has the events that are confirmed by subscribers."""
-        durables = self._by_durable_name()
+        groups = self._durable_groups()
         for publication in self._recorder.publications.values():
             if publication.confirm is not Confirm.SUBSCRIBERS or publication.outcome is not Outcome.OK:
                 continue
@@ -178,17 +187,15 @@ class Oracle:
                     yield Violation(
                         "I1", f"{subscription.name} does not have {publication.id}, confirmed by subscribers"
                     )
-            for subscriptions in durables.values():
-                since = min(subscription.installed_at for subscription in subscriptions)
+            for group in groups:
                 if (
-                    all(self._must_receive(subscription, publication, since) for subscription in subscriptions)
-                    and all(subscription.closed_at == NEVER for subscription in subscriptions)
-                    and not _has(subscriptions, publication)
+                    group.must_receive(publication)
+                    and self._permitted(group.subscriptions[0], publication)
+                    and not _has(group.subscriptions, publication)
                     and not self._rotten
-                    and not self._lost_with_the_log(subscriptions, publication)
+                    and not self._lost_with_the_log(group.subscriptions, publication)
                 ):
-                    name = f"{subscriptions[0].owner}/{subscriptions[0].durable}"
-                    yield Violation("I1", f"{name} does not have {publication.id}, confirmed by subscribers")
+                    yield Violation("I1", f"{group.name} does not have {publication.id}, confirmed by subscribers")
 
     def _everything_settled(self) -> Iterator[Violation]:
         """Check that every request is answered after healing."""
@@ -201,6 +208,20 @@ class Oracle:
                 and subscription.requested_at < self._recorder.now - _ANSWER_S
             ):
                 yield Violation("I8", f"{subscription.name} was never installed")
+
+    def _drops_counted_once(self) -> Iterator[Violation]:
+        """Check that the broker knows the drops of its clients: each once, and all where nothing went wrong."""
+        recorder = self._recorder
+        dropped = sum(
+            miss.count for each in recorder.subscriptions for miss in each.misses if miss.reason == Unseen.QUEUE_FULL
+        )
+        if recorder.reported_drops > dropped:
+            yield Violation("I1", f"clients dropped {dropped} events, and the broker counts {recorder.reported_drops}")
+        unreported = (
+            recorder.restarts or self._dead() or any(each.disturbed or each.cut_off for each in recorder.subscriptions)
+        )
+        if recorder.reported_drops < dropped and not unreported:
+            yield Violation("I1", f"clients dropped {dropped} events, and the broker knows {recorder.reported_drops}")
 
     def _lost_with_the_log(self, subscriptions: list[ClientSubscription], publication: Publication) -> bool:
         """Return whether an event was lost with a wiped disk: published before its durable reader resumed or was
@@ -233,12 +254,12 @@ class Oracle:
         rights = self._rights.get(subscription.owner)
         return rights is None or rights.permit(publication.attributes)
 
-    def _by_durable_name(self) -> dict[tuple[str, str], list[ClientSubscription]]:
+    def _durable_groups(self) -> list[DurableGroup]:
         found: dict[tuple[str, str], list[ClientSubscription]] = {}
         for subscription in self._recorder.subscriptions:
             if subscription.durable:
                 found.setdefault((subscription.owner, subscription.durable), []).append(subscription)
-        return found
+        return [DurableGroup(subscriptions) for subscriptions in found.values()]
 
 
 def _has(subscriptions: list[ClientSubscription], publication: Publication) -> bool:

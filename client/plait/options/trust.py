@@ -1,4 +1,4 @@
-"""TLS certificates of commands: the trusted authority and the client's own. They come from the context in use.
+"""TLS certificates of a saved context: the trusted authority and the client's own.
 
 Without an authority, the system's are trusted; SSL_CERT_FILE and SSL_CERT_DIR override those, as everywhere.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..terminal.failures import Failure
+from ..errors import ConfigurationInvalid
 
 if TYPE_CHECKING:
     import ssl
@@ -25,20 +25,24 @@ class Trust:
     """Key of the certificate. None means that it is in the same file."""
 
     def context(self) -> ssl.SSLContext:
-        """Return a TLS context; Failure if a file holds no certificate or key."""
+        """Return a TLS context; ConfigurationInvalid if a file holds no certificate or key."""
         import ssl
 
         try:
             context = ssl.create_default_context(cafile=self.ca)
         except (ssl.SSLError, OSError) as error:
-            raise Failure(f"{self.ca} holds no certificates: {_reason(error)}", hint="a PEM file") from None
+            raise ConfigurationInvalid(
+                f"{self.ca} holds no certificates: {_reason(error)}", hint="a PEM file"
+            ) from None
         if self.certificate is not None:
             try:
                 context.load_cert_chain(self.certificate, self.key, password=_no_password)
             except (ssl.SSLError, OSError, ValueError) as error:
                 files = f"{self.certificate} and {self.key}" if self.key else self.certificate
                 hint = "PEM files, the key without a password"
-                raise Failure(f"{files} hold no certificate with its key: {_reason(error)}", hint=hint) from None
+                raise ConfigurationInvalid(
+                    f"{files} hold no certificate with its key: {_reason(error)}", hint=hint
+                ) from None
         return context
 
 

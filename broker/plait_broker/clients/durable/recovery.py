@@ -9,12 +9,12 @@ from plait_core.filters import parse
 from plait_core.wire import VERSION_MAX, FrameDecoder
 from plait_core.wire.frame_types.envelope_frames import Signed
 
-from ..outputs import Recovered, StoredDocument
-from ..overlay import Overlay
-from ..pipeline.admission import Admission
-from ..pipeline.subscription_index import SubscriptionIndex
+from ...outputs import Recovered, StoredDocument
+from ...overlay import Overlay
+from ...pipeline.admission import Admission
+from ...pipeline.subscription_index import SubscriptionIndex
+from ..sessions import DurableSubscription, EarlierFilter
 from .durable_subscriptions import DurableSubscriptions, entry_of
-from .sessions import DurableSubscription
 
 
 def recover(
@@ -34,9 +34,12 @@ def recover(
             parse(cursor.filter),
             cursor.acknowledged,
             set(cursor.beyond),
+            [EarlierFilter(up_to, parse(text)) for up_to, text in cursor.earlier],
+            seen_us=cursor.seen_us,
             in_log=True,
         )
         durables.add(durable)
+        durables.count_backlog(durable)
         index.add(durable)
     for record in recovered.recent:
         admission.recover(entry_of(record).frame.id)

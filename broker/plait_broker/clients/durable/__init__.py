@@ -1,0 +1,1 @@
+"""Durable subscriptions: requests, the log that they read, and their deliveries. No I/O."""
