@@ -18,7 +18,7 @@ from certificates import HERE, Authority
 from processes import BrokerProcess, broker_process
 
 import plait
-from plait import hints
+from plait.protocol import hints
 
 PATIENCE_S = 20.0
 HTTP = "127.0.0.1:0"

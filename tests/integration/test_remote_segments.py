@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -98,6 +99,17 @@ async def test_a_copy_follows_a_broker_and_its_next_life(tmp_path: Path) -> None
         again.directory = anew.directory  # its port is another now
         await until_same(server, there, again)
     assert take_inventory([again.directory]).records > records
+
+
+async def test_a_segment_that_has_just_begun_is_committed_as_empty(tmp_path: Path) -> None:
+    there = tmp_path / "there" / "broker-north"
+    async with busy(configured(tmp_path / "there")) as (server, address):
+        begun = there / f"{time.time_ns() // 1000 + 10**9:016}-000000.seg"
+        begun.touch()
+        copy = Copy(Source.parse(address), tmp_path / "cache", "night")
+        assert await asyncio.to_thread(copy.pull) > 0
+        place = await asyncio.to_thread(lambda: json.loads((there / "readers.json").read_text())["night"])
+    assert place[:2] == [begun.name, 0]
 
 
 async def test_tables_of_a_broker_elsewhere_are_those_of_its_directory(tmp_path: Path) -> None:

@@ -113,8 +113,7 @@ class Copy:
 
     def _append(self, name: str, size: int, step: int) -> int:
         path = self.directory / name
-        have = path.stat().st_size if path.exists() else 0
-        begun = have
+        begun = have = self._bytes_of(name)
         if have >= size:
             return 0
         with path.open("ab") as file:
@@ -151,11 +150,16 @@ class Copy:
         newest = max(filter(parse_segment_name, selected), default="")
         if not self._reader or not newest:
             return
-        place = (newest, max(0, (self.directory / newest).stat().st_size // RECORD_BYTES - 1))
+        place = (newest, max(0, self._bytes_of(newest) // RECORD_BYTES - 1))
         if place != self._committed:
             target = f"/api/v1/telemetry/commit?reader={quote(self._reader)}&segment={place[0]}&records={place[1]}"
             self._request(target, method="POST")
             self._committed = place
+
+    def _bytes_of(self, name: str) -> int:
+        """Return how much of a file is here. A segment that the broker has just begun is empty, and is not here yet."""
+        path = self.directory / name
+        return path.stat().st_size if path.exists() else 0
 
     def _json(self, path: str) -> Json:
         try:

@@ -1,14 +1,15 @@
 """Costs of the live page: `python -m plait_lab.pages.page_costs [--brokers 60] [--watchers 50] [--seconds 20]`.
 
-The watched broker is a process in a busy overlay. Its processor time is measured alone, with one page open, and with
-many streams. A real browser measures first paint and the script time of each update. Wall-clock figures need a quiet
-machine.
+The watched broker is a process in a busy overlay. The first figures are the seconds from the start of the first broker
+until the page shows all as ready. Then the broker's processor time is measured alone, with one page open, and with many
+streams. A real browser measures first paint and the script time of each update. Measure on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import sys
 import time
@@ -16,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from .browsers import browser, missing, until
 from .page_stage import PageStage
@@ -23,7 +25,10 @@ from .page_stage import PageStage
 TICKS_PER_S: Final = 100
 """Linux's unit of processor time."""
 
-PAINT_MAX_MS, UPDATE_MAX_MS, CORE_MAX = 1000.0, 50.0, 0.02
+PAINT_MAX_MS, UPDATE_MAX_MS, CORE_MAX, UP_MAX_S = 1000.0, 50.0, 0.02, 20.0
+
+UP_GIVE_UP_S: Final = 120.0
+ANSWERS_S: Final = 30.0
 
 
 def main() -> None:
@@ -39,7 +44,12 @@ def main() -> None:
 
 
 async def _measure(brokers: int, watchers: int, seconds: float) -> None:
+    began = time.monotonic()
     async with PageStage(brokers, events_per_s=20.0) as stage:
+        started = time.monotonic() - began
+        http = stage.watched.http
+        await asyncio.to_thread(until, "all are ready", lambda: _ready(http) == brokers, UP_GIVE_UP_S)
+        ready = time.monotonic() - began
         pid = stage.watched.pid
         await asyncio.sleep(5.0)
         alone = await _cores(pid, seconds)
@@ -49,6 +59,8 @@ async def _measure(brokers: int, watchers: int, seconds: float) -> None:
             many = await _cores(pid, seconds)
         paint, updates = await asyncio.to_thread(_in_a_browser, stage.page, seconds)
     print(f"{brokers} brokers, one of them watched")
+    _print_figure("all started, one after the other", started, "s", None)
+    _print_figure("all shown as ready", ready, "s", UP_MAX_S)
     _print_figure("the broker with nobody watching", alone, "of a core", None)
     _print_figure("more with one stream", one - alone, "of a core", CORE_MAX)
     _print_figure(f"more with {watchers} streams", many - alone, "of a core", CORE_MAX)
@@ -56,6 +68,12 @@ async def _measure(brokers: int, watchers: int, seconds: float) -> None:
     _print_figure("first paint", paint, "ms", PAINT_MAX_MS)
     _print_figure("script of an update, median", statistics.median(updates), "ms", UPDATE_MAX_MS)
     _print_figure("script of an update, worst", max(updates), "ms", UPDATE_MAX_MS)
+
+
+def _ready(http: str) -> int:
+    with urlopen(f"http://{http}/api/v1/overview", timeout=ANSWERS_S) as answer:
+        shown = json.load(answer)["brokers"].values()
+    return sum(one["status"] == "ready" for one in shown)
 
 
 def _print_figure(what: str, value: float, unit: str, most: float | None) -> None:
