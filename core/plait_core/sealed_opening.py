@@ -14,7 +14,7 @@ from typing import Final
 SEALED: Final = "$sealed"
 """The attribute that marks an event as sealed; its value is the realm."""
 
-SEALED_VERSION: Final = 1
+SEALED_VERSION: Final = 2
 SEALED_HEAD: Final = Struct(">BI")
 
 

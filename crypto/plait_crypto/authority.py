@@ -11,14 +11,14 @@ from typing import Final
 
 from plait_core import Filter, Randomness
 
+from .attributes.credentials import Credential
 from .attributes.schema import Box
 from .errors import KeyRefused, SealInvalid
 from .hazmat import (
+    Issuer,
     MasterSecret,
     PublisherPair,
     SubscriberPart,
-    issue_publisher_pair,
-    issue_subscriber_set,
 )
 from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys
 from .limits import HOLDERS_MAX
@@ -32,7 +32,7 @@ class Authority:
 
     def __init__(self, realm: Realm, master: MasterSecret) -> None:
         self.realm = realm
-        self._master = master
+        self._issuer = Issuer(realm.parameters, master)
         self._revoked: dict[str, int] = {}
 
     def revoke(self, holder: str, now_us: int) -> int:
@@ -93,17 +93,12 @@ class Authority:
     def _publisher_box(
         self, publisher: int, grant: int, epoch: int, box: Box, randomness: Randomness
     ) -> Rows[PublisherPair]:
-        parameters, master = self.realm.parameters, self._master
+        def pair(row: int, credential: Credential) -> PublisherPair:
+            identity = self.realm.signs(epoch, publisher, grant, row, credential)
+            return self._issuer.publisher_pair(identity, randomness)
+
         return tuple(
-            tuple(
-                (
-                    credential,
-                    issue_publisher_pair(
-                        parameters, master, self.realm.signs(epoch, publisher, grant, row, credential), randomness
-                    ),
-                )
-                for credential in credentials
-            )
+            tuple((credential, pair(row, credential)) for credential in credentials)
             for row, credentials in enumerate(box)
         )
 
@@ -113,7 +108,7 @@ class Authority:
             for row, credentials in enumerate(box)
             for credential in credentials
         ]
-        issued = issue_subscriber_set(self.realm.parameters, self._master, identities, randomness)
+        issued = self._issuer.subscriber_set(identities, randomness)
         parts = iter(issued.parts)
         rows: Rows[SubscriberPart] = tuple(
             tuple((credential, next(parts)) for credential in credentials) for credentials in box

@@ -26,7 +26,7 @@ from .hazmat.hashing import DIGEST_BYTES
 from .hazmat.scheme import signature_bytes
 from .limits import BATCH_MAX, BODY_BYTES_MAX, PLACES_MAX, ROWS_MAX
 
-VERSION: Final = 1
+VERSION: Final = 2
 EVENT, OPENING, MEMBER = 1, 2, 3
 """Kinds: an event with its own key, the opening of a session, an event of a session."""
 

@@ -28,7 +28,7 @@ from .limits import EPOCH_KEYS_MAX
 from .plaintext import Opened, Plaintext, bound_digest
 from .realm import Realm
 from .routing import deposit
-from .sealing import KEY_BYTES, NONCE, signed_message
+from .sealing import KEY_BYTES, NONCE, body_digest, signed_message
 from .session_readers import OpenSessions
 
 PUBLISHERS_MAX: Final = 65_536
@@ -73,7 +73,8 @@ class Keyring:
 
     def deposit(self) -> bytes:
         """Return the routing part of all keys, with which brokers test tags. It opens nothing."""
-        return deposit(self.realm.parameters.groups, [keys.routing() for keys in self._keys])
+        groups = self.realm.parameters.groups
+        return deposit(groups, [keys.routing(groups) for keys in self._keys])
 
     def knows(self, envelope: bytes) -> bool:
         """Return whether an event opens without a new session: it needs none, or its session is open.
@@ -125,7 +126,7 @@ class Keyring:
             ]
             secret = self._scheme.decapsulate(capsule, head.encode(), box.s4, using)
             sent = digest(b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, clear_digest)
-            message = signed_message(sent, envelope.body)
+            message = body_digest(sent, envelope.body)
             body = ChaCha20Poly1305(derive(secret, b"body", b"", KEY_BYTES)).decrypt(NONCE, envelope.body, sent)
             signature = ChaCha20Poly1305(derive(secret, b"signature", b"", KEY_BYTES)).decrypt(
                 NONCE, envelope.signature, message
@@ -163,7 +164,7 @@ class Keyring:
                 return labels[credential.place] == credential.label
             if (row, credential) not in tested:
                 tag = self._scheme.tag(envelope.capsule.ct(row), part.s3)
-                tested[row, credential] = tag == envelope.capsule.tag(row, credential.place)
+                tested[row, credential] = tag in envelope.capsule.tags(row)
             return tested[row, credential]
 
         for keys in self._keys:
@@ -215,5 +216,6 @@ class Keyring:
             self.realm.signs(head.epoch, head.publisher, grant, row, credential)
             for row, credential in enumerate(credentials)
         ]
-        self._scheme.verify(message, identities, signature[GRANT_BYTES + rows :], randomness)
+        signer, made = signature[: GRANT_BYTES + rows], signature[GRANT_BYTES + rows :]
+        self._scheme.verify(signed_message(message, signer), identities, made, randomness)
         return grant, credentials

@@ -5,6 +5,11 @@ sign only events of one conjunction of the filter, never a mixture of two. Routi
 keys for brokers: they test for matches, and open nothing.
 
     version, kind, realm, epoch, owner, boxes;  box = [S4] row...;  row = count, (place, label, points)...
+    routing keys: row = count, tokens...
+
+Routing keys name no places. Random points fill all rows of a box to one power of two, so that they tell neither how
+many credentials a row needs nor which attributes are constrained. The points are derived from the keys: they stay the
+same until those change.
 """
 
 from __future__ import annotations
@@ -18,9 +23,10 @@ from .attributes.credentials import Credential
 from .errors import KeyInvalid
 from .hazmat import Groups, PublisherPair, SubscriberPart
 from .hazmat.backend import G2, G2_BYTES
+from .hazmat.hashing import TO_G2, digest
 from .limits import BOXES_MAX, CREDENTIALS_MAX, KEYS_BYTES_MAX, LABEL_BYTES_MAX, PLACES_MAX, ROWS_MAX
 
-VERSION: Final = 1
+VERSION: Final = 2
 _PUBLISHER, _SUBSCRIBER, _ROUTING = 1, 2, 3
 _HEAD: Final = Struct(">BB32sIQBB")
 _ENTRY: Final = Struct(">HH")
@@ -30,6 +36,8 @@ K = TypeVar("K")
 Row: TypeAlias = tuple[tuple[Credential, K], ...]
 """Credentials of one attribute with their keys."""
 Rows: TypeAlias = tuple[Row[K], ...]
+Tokens: TypeAlias = tuple[tuple[G2, ...], ...]
+"""For each row, what brokers test tags with: S3 of a credential, or a random point."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -97,18 +105,9 @@ class SubscriberKeys:
         reader.end()
         return cls(realm, epoch, found)
 
-    def routing(self) -> RoutingKeys:
-        """Return the part for brokers: places and S3, without labels."""
-        return RoutingKeys(
-            self.realm,
-            self.epoch,
-            tuple(
-                tuple(
-                    tuple((Credential(credential.place, b""), part.s3) for credential, part in row) for row in box.rows
-                )
-                for box in self.boxes
-            ),
-        )
+    def routing(self, groups: Groups) -> RoutingKeys:
+        """Return the part for brokers: S3 of each credential among random points."""
+        return RoutingKeys(self.realm, self.epoch, tuple(_tokens(groups, box) for box in self.boxes))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -117,19 +116,20 @@ class RoutingKeys:
 
     realm: bytes
     epoch: int
-    boxes: tuple[Rows[G2], ...]
+    boxes: tuple[Tokens, ...]
 
     def encode(self, groups: Groups) -> bytes:
         """Return the encoded keys."""
-        head = _HEAD.pack(VERSION, _ROUTING, self.realm, self.epoch, 0, *_sizes(self.boxes))
-        return head + b"".join(_encode_rows(box, groups.g2.encode) for box in self.boxes)
+        head = _HEAD.pack(VERSION, _ROUTING, self.realm, self.epoch, 0, len(self.boxes), len(self.boxes[0]))
+        rows = (row for box in self.boxes for row in box)
+        return head + b"".join(b"".join([_COUNT.pack(len(row)), *map(groups.g2.encode, row)]) for row in rows)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> RoutingKeys:
         """Parse the output of `encode`; raise KeyInvalid if it is invalid."""
         reader = _Reader(groups, encoded)
         realm, epoch, _, boxes, rows = reader.head(_ROUTING)
-        found = tuple(reader.rows(rows, reader.point) for _ in range(boxes))
+        found = tuple(tuple(reader.tokens() for _ in range(rows)) for _ in range(boxes))
         reader.end()
         return cls(realm, epoch, found)
 
@@ -158,6 +158,9 @@ class _Reader:
             raise KeyInvalid("more credentials than are ever issued")
         return found
 
+    def tokens(self) -> tuple[G2, ...]:
+        return tuple(self.point() for _ in range(self._count()))
+
     def point(self) -> G2:
         try:
             return self._groups.g2.decode(self._take(G2_BYTES))
@@ -169,14 +172,17 @@ class _Reader:
             raise KeyInvalid("keys with something after them")
 
     def _row(self, key: Callable[[], K]) -> Iterator[tuple[Credential, K]]:
-        (count,) = _COUNT.unpack(self._take(_COUNT.size))
-        if not 1 <= count <= CREDENTIALS_MAX:
-            raise KeyInvalid("a row of no credentials, or of too many")
-        for _ in range(count):
+        for _ in range(self._count()):
             place, label_bytes = _ENTRY.unpack(self._take(_ENTRY.size))
             if place >= PLACES_MAX or label_bytes > LABEL_BYTES_MAX:
                 raise KeyInvalid("a credential that no schema has")
             yield Credential(place, self._take(label_bytes)), key()
+
+    def _count(self) -> int:
+        (count,) = _COUNT.unpack(self._take(_COUNT.size))
+        if not 1 <= count <= CREDENTIALS_MAX:
+            raise KeyInvalid("a row of no credentials, or of too many")
+        return int(count)
 
     def _take(self, count: int) -> bytes:
         taken = self._encoded[self._at : self._at + count]
@@ -184,6 +190,21 @@ class _Reader:
             raise KeyInvalid("keys that end too early")
         self._at += count
         return taken
+
+
+def _tokens(groups: Groups, box: SubscriberBox) -> Tokens:
+    """Return the tokens of each row, filled to one power of two, in an order that tells nothing."""
+    encode = groups.g2.encode
+    most = max(map(len, box.rows))
+    filled = 1 << (most - 1).bit_length()
+    secret = encode(box.s4)
+    rows = []
+    for number, row in enumerate(box.rows):
+        places = (place.to_bytes(2, "big") for place in range(len(row), filled))
+        labels = (digest(b"filler", secret, bytes((number,)), place) for place in places)
+        fillers = [groups.hash_to_g2(label, TO_G2) for label in labels]
+        rows.append(tuple(sorted([*(part.s3 for _, part in row), *fillers], key=encode)))
+    return tuple(rows)
 
 
 def _sizes(boxes: tuple[Rows[K], ...] | list[Rows[K]]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import Fit
 
 from .envelope import OPENING, REALM_BYTES, Envelope
-from .errors import KeyInvalid, Unopenable
+from .errors import KeyInvalid, SealInvalid, Unopenable
 from .hazmat import Groups, tag_of
 from .hazmat.backend import G1, G2, PointInvalid
 from .keys import RoutingKeys
@@ -28,13 +28,16 @@ _LENGTH: Final = Struct(">I")
 
 
 def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
-    """Encode the deposit of a subscription, newest epochs first. Return no bytes if that would be too long.
-
-    Brokers then match the clear attributes alone, and the subscriber decides about the rest.
-    """
+    """Encode the deposit of a subscription, newest epochs first; raise SealInvalid if it is too large."""
     encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
     found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
-    return found if len(found) <= DEPOSIT_BYTES_MAX else b""
+    if len(found) > DEPOSIT_BYTES_MAX:
+        raise SealInvalid(
+            f"a deposit of {len(found)} bytes; brokers take {DEPOSIT_BYTES_MAX}",
+            hint='deposit="coarse" gives brokers fewer tokens, deposit="nothing" gives them none: '
+            "they then send events that the filter does not match, which the reader drops",
+        )
+    return found
 
 
 def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
@@ -79,20 +82,16 @@ class Router:
         if not mine or any(len(box) != len(shape) for each in mine for box in each.boxes):
             return Fit.UNDECIDED
         matching = any(
-            all(
-                any(self._holds(envelope, rows, row, credential.place, s3) for credential, s3 in candidates)
-                for row, candidates in enumerate(box)
-            )
+            all(self._holds(envelope, rows, row, tokens) for row, tokens in enumerate(box))
             for each in mine
             for box in each.boxes
         )
         return Fit.FITS if matching else Fit.OTHER
 
-    def _holds(self, envelope: Envelope, rows: dict[int, G1], row: int, place: int, s3: G2) -> bool:
+    def _holds(self, envelope: Envelope, rows: dict[int, G1], row: int, tokens: Sequence[G2]) -> bool:
         capsule = envelope.capsule
-        if not place:
-            return True
-        return place < capsule.shape[row] and self._tag(capsule.ct(row), rows, row, s3) == capsule.tag(row, place)
+        tags = capsule.tags(row)
+        return any(self._tag(capsule.ct(row), rows, row, s3) in tags for s3 in tokens)
 
     def _tag(self, ct: bytes, rows: dict[int, G1], row: int, s3: G2) -> bytes:
         key = (ct, self._groups.g2.encode(s3))

@@ -1,7 +1,8 @@
 """Seal an event with a key of its own (thesis 5.5.4): for holders of matching credentials, signed by its publisher.
 
-The signature covers everything that is sent: head, clear attributes and `bound`, group elements and ciphertext. It is
-encrypted, so that outsiders cannot find out by trial which credential a publisher signed with.
+The signature covers everything that is sent: head, clear attributes and `bound`, group elements and ciphertext. It also
+covers the signer's grant and the places of its credentials. It is encrypted, so that outsiders cannot find out by trial
+which credential a publisher signed with.
 """
 
 from __future__ import annotations
@@ -104,11 +105,11 @@ class Sealer:
         capsule, secret = self._scheme.encapsulate(identities, head.encode(), randomness)
         sent = digest(b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, clear_digest)
         body = ChaCha20Poly1305(derive(secret, b"body", b"", KEY_BYTES)).encrypt(NONCE, contents.encode(), sent)
-        message = signed_message(sent, body)
-        signature = self._scheme.sign(message, pairs, randomness)
-        box = grant.to_bytes(GRANT_BYTES, "big") + bytes(places) + signature
+        message = body_digest(sent, body)
+        signer = signer_text(grant, bytes(places))
+        signature = self._scheme.sign(signed_message(message, signer), pairs, randomness)
         cipher = ChaCha20Poly1305(derive(secret, b"signature", b"", KEY_BYTES))
-        return Envelope(head, capsule, cipher.encrypt(NONCE, box, message), body), secret
+        return Envelope(head, capsule, cipher.encrypt(NONCE, signer + signature, message), body), secret
 
     def _signing(
         self, epoch: int, paths: tuple[tuple[bytes, ...], ...]
@@ -125,9 +126,19 @@ class Sealer:
         raise KeyMissing("no grant of this publisher covers the event", hint="request keys for a wider filter")
 
 
-def signed_message(sent: bytes, body: bytes) -> bytes:
+def body_digest(sent: bytes, body: bytes) -> bytes:
+    """Return the digest of everything that is sent beside the signature."""
+    return digest(b"whole", sent, body)
+
+
+def signer_text(grant: int, places: bytes) -> bytes:
+    """Encode the signer: the number of its grant, and the place of its credential in each row."""
+    return grant.to_bytes(GRANT_BYTES, "big") + places
+
+
+def signed_message(whole: bytes, signer: bytes) -> bytes:
     """Return the message that a signature covers."""
-    return digest(b"signed", sent, body)
+    return digest(b"signed", whole, signer)
 
 
 def _on_path(row: Row[PublisherPair], labels: tuple[bytes, ...]) -> tuple[int, PublisherPair] | None:

@@ -57,7 +57,7 @@ class Secrets:
     def encode(self) -> bytes:
         """Return the content of the vault."""
         parameters = self.realm.parameters
-        points = {"parameters": parameters.encode(), "master": self.master.encode(parameters.groups)}
+        points = {"parameters": parameters.encode(), "master": self.master.encode()}
         texts = {"schema": self.realm.schema.to_json(), "key": self.authority.key, "pem": self.authority.certificate}
         return json.dumps({**texts, **{name: b64encode(each).decode() for name, each in points.items()}}).encode()
 

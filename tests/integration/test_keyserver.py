@@ -308,7 +308,7 @@ async def test_keys_are_issued_at_the_prompt(directory: KeyDirectory, tmp_path: 
 
 def test_the_vault_and_its_folder_contain_no_plain_text(directory: KeyDirectory) -> None:
     secrets = directory.open(PASSPHRASE)
-    master = secrets.master.encode(secrets.realm.parameters.groups)
+    master = secrets.master.encode()
     for path in directory.path.iterdir():
         held = path.read_bytes()
         assert master not in held

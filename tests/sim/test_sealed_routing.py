@@ -50,7 +50,7 @@ class Sealing:
         self.parcels = PayloadSealer(SessionSealer(self.world.publisher()))
 
     def deposit(self, filter: str) -> bytes:
-        return deposit(self.world.groups, [self.world.keys(filter).routing()])
+        return deposit(self.world.groups, [self.world.keys(filter).routing(self.world.groups)])
 
     @property
     def filter(self) -> str:

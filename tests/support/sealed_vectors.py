@@ -1,6 +1,6 @@
-"""Test vectors of sealed events, version 1: all values derived from a seed, equal in every backend.
+"""Test vectors of sealed events, version 2: all values derived from a seed, equal in every backend.
 
-They are frozen in `vectors/sealed_v1.json`. If they change, the format needs a new version and new vectors. `python
+They are frozen in `vectors/sealed_v2.json`. If they change, the format needs a new version and new vectors. `python
 tests/support/sealed_vectors.py` prints the values of the fast backend.
 """
 
@@ -19,15 +19,14 @@ from plait_crypto.hazmat import (
     ArkworksGroups,
     Capsule,
     Groups,
+    Issuer,
     MasterSecret,
     Parameters,
     Scheme,
-    issue_publisher_pair,
-    issue_subscriber_set,
     set_up,
 )
 
-FROZEN = Path(__file__).parent / "vectors" / "sealed_v1.json"
+FROZEN = Path(__file__).parent / "vectors" / "sealed_v2.json"
 SEED = 20_110_404
 
 
@@ -39,9 +38,9 @@ def foundations(groups: Groups) -> tuple[Parameters, MasterSecret, dict[str, Any
         master,
         {
             "parameters": parameters.digest.hex(),
-            "master": hashlib.sha256(master.encode(groups)).hexdigest(),
+            "master": hashlib.sha256(master.encode()).hexdigest(),
             "F": groups.g1.encode(parameters.in_g1(b"a credential")).hex(),
-            "F2": groups.g2.encode(parameters.in_g2(b"a credential")).hex(),
+            "f": f"{master.logarithm(b'a credential'):064x}",
             "M2": groups.g2.encode(parameters.message(b"a message")).hex(),
             "H3": groups.g2.encode(groups.hash_to_g2(b"a credential", b"a tag")).hex(),
             "e(g, G)": _short(groups.gt.encode(groups.pair([(groups.g1.generator, groups.g2.generator)]))),
@@ -55,14 +54,15 @@ def scheme(parameters: Parameters, master: MasterSecret, rows: int = 2, places: 
     encode = groups.g2.encode
     identities = [[b"%d/%d" % (row, place) for place in range(places)] for row in range(rows)]
     mine = [row[-1] for row in identities]
-    keys = issue_subscriber_set(parameters, master, mine, rng)
-    pairs = [issue_publisher_pair(parameters, master, identity, rng) for identity in mine]
+    issuer = Issuer(parameters, master)
+    keys = issuer.subscriber_set(mine, rng)
+    pairs = [issuer.publisher_pair(identity, rng) for identity in mine]
     under = Scheme(parameters)
     capsule, secret = under.encapsulate(identities, b"a header", rng)
     signature = under.sign(b"a message", pairs, rng)
     chosen = [(places - 1, identity, part) for identity, part in zip(mine, keys.parts, strict=True)]
     assert under.decapsulate(capsule, b"a header", keys.s4, chosen) == secret
-    assert under.tag(capsule.ct(0), keys.parts[0].s3) == capsule.tag(0, places - 1)
+    assert under.tag(capsule.ct(0), keys.parts[0].s3) in capsule.tags(0)
     under.verify(b"a message", mine, signature, rng)
     return {
         "S4": encode(keys.s4).hex(),
@@ -97,7 +97,7 @@ def envelopes(parameters: Parameters, master: MasterSecret) -> dict[str, Any]:
         "realm": authority.realm.digest.hex(),
         "publisher keys": publisher.encode(groups).hex(),
         "subscriber keys": reader.encode(groups).hex(),
-        "routing keys": reader.routing().encode(groups).hex(),
+        "routing keys": reader.routing(groups).encode(groups).hex(),
         "envelope": sealed.envelope.hex(),
         "opening": _short(members[0].opening or b""),
         "members": [member.envelope.hex() for member in members],

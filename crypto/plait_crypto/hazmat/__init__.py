@@ -7,7 +7,7 @@ Use `plait_crypto` instead. A change of the frozen test vectors is either delibe
 from .arkworks import ArkworksGroups
 from .backend import ORDER, Groups, PointInvalid
 from .capsule import Capsule, Shape
-from .issuing import PublisherPair, SubscriberPart, SubscriberSet, issue_publisher_pair, issue_subscriber_set
+from .issuing import Issuer, PublisherPair, SubscriberPart, SubscriberSet
 from .parameters import MasterSecret, Parameters, set_up
 from .scheme import Rejected, Scheme, SignatureInvalid, tag_of
 
@@ -16,6 +16,7 @@ __all__ = [
     "ArkworksGroups",
     "Capsule",
     "Groups",
+    "Issuer",
     "MasterSecret",
     "Parameters",
     "PointInvalid",
@@ -26,8 +27,6 @@ __all__ = [
     "SignatureInvalid",
     "SubscriberPart",
     "SubscriberSet",
-    "issue_publisher_pair",
-    "issue_subscriber_set",
     "set_up",
     "tag_of",
 ]

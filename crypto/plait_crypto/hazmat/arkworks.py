@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 from py_arkworks_bls12381 import GT as _GT
 from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 
-from .backend import G1, G1_BYTES, G2, G2_BYTES, GT, Group, PointInvalid, TargetGroup
+from .backend import G1, G1_BYTES, G2, G2_BYTES, GT, ORDER, Group, PointInvalid, TargetGroup
 
 P = TypeVar("P")
 
@@ -67,6 +67,7 @@ class ArkworksGroups:
     """BLS12-381 by arkworks."""
 
     name: str = "arkworks"
+    order: int = ORDER
 
     def __init__(self) -> None:
         self.g1: Group[G1] = _Curve(G1Point, G1_BYTES)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NewType, Protocol, TypeVar
 
 ORDER: Final = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
-"""The prime order r of all three groups; exponents are integers modulo it."""
+"""The prime order of the three groups of BLS12-381."""
 
 G1_BYTES: Final = 48
 G2_BYTES: Final = 96
@@ -26,7 +26,7 @@ class PointInvalid(ValueError):
 
 
 class Group(Protocol[P]):
-    """G1 or G2. `power` and `product` take exponents from 0 up to, not including, ORDER."""
+    """G1 or G2. `power` and `product` take exponents from 0 up to, not including, the order."""
 
     size: int
     generator: P
@@ -76,6 +76,9 @@ class Groups(Protocol):
     """One pairing library."""
 
     name: str
+    order: int
+    """The prime order of all three groups. Exponents are integers modulo it."""
+
     g1: Group[G1]
     g2: Group[G2]
     gt: TargetGroup

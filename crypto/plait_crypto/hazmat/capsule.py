@@ -1,9 +1,9 @@
 """The encapsulated key on the wire (thesis 5.5.4.1): group elements in a fixed order, with sizes given by a shape.
 
-    capsule = CT2, masked seed, row...        row = CT_i, CT_ij for each place, tag_ij for each place but the first
+    capsule = CT2, masked seed, row...        row = CT_i, CT_ij for each place, the tags of all places
 
-The first place of a row is the credential of the whole attribute, which every subscriber has: it needs no tag. The
-accessors return bytes; code that computes with a part decodes it, with all checks.
+The tags of a row are sorted by value, so that a matching tag reveals no place. The accessors return bytes; code that
+computes with a part decodes it, with all checks.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Capsule:
         at = self._row_at(row) + G1_BYTES * (1 + place)
         return self.encoded[at : at + G1_BYTES]
 
-    def tag(self, row: int, place: int) -> bytes:
-        """Return tag_ij for a place other than the first, which has none."""
-        assert 0 < place < self.shape[row]
-        at = self._row_at(row) + G1_BYTES * (1 + self.shape[row]) + TAG_BYTES * (place - 1)
-        return self.encoded[at : at + TAG_BYTES]
+    def tags(self, row: int) -> set[bytes]:
+        """Return the tags of a row's credentials."""
+        start = self._row_at(row) + G1_BYTES * (1 + self.shape[row])
+        ends = range(start, start + TAG_BYTES * self.shape[row], TAG_BYTES)
+        return {self.encoded[at : at + TAG_BYTES] for at in ends}
 
     def _row_at(self, row: int) -> int:
         return _ROWS_AT + sum(map(_row_bytes, self.shape[:row]))
 
 
 def _row_bytes(places: int) -> int:
-    return G1_BYTES * (1 + places) + TAG_BYTES * (places - 1)
+    return G1_BYTES * (1 + places) + TAG_BYTES * places

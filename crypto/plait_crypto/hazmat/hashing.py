@@ -12,12 +12,10 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from .backend import ORDER
+SUITE: Final = b"PLAIT-SEAL-V2-BLS12381"
+"""Version 2 of everything here. It is part of every label, so that a later version shares no hash with it."""
 
-SUITE: Final = b"PLAIT-SEAL-V1-BLS12381"
-"""Version 1 of everything here. It is part of every label, so that a later version shares no hash with it."""
-
-TO_G2: Final = b"PLAIT-SEAL-V1-BLS12381G2_XMD:SHA-256_SSWU_RO_CREDENTIAL_"
+TO_G2: Final = b"PLAIT-SEAL-V2-BLS12381G2_XMD:SHA-256_SSWU_RO_CREDENTIAL_"
 """The domain separation tag of H3 (RFC 9380, 3.1)."""
 
 DIGEST_BYTES: Final = 32
@@ -28,10 +26,10 @@ def digest(label: bytes, *parts: bytes) -> bytes:
     return hashlib.sha256(_framed(label, parts)).digest()
 
 
-def exponent(label: bytes, *parts: bytes) -> int:
-    """Return an exponent that is not zero. It reduces 512 bits, so the bias is below 2**-256."""
+def exponent(order: int, label: bytes, *parts: bytes) -> int:
+    """Return an exponent that is not zero, in groups of this order. It reduces 512 bits: the bias is below 2**-256."""
     found = int.from_bytes(hashlib.sha512(_framed(label, parts)).digest(), "big")
-    return found % (ORDER - 1) + 1
+    return found % (order - 1) + 1
 
 
 def derive(secret: bytes, label: bytes, context: bytes, size: int) -> bytes:

@@ -1,7 +1,8 @@
 """Private keys (thesis 5.5.2, 5.5.3): the key server computes them from its master secret and credentials' identities.
 
+    F2(c) = G**f(c), which the key server alone can compute
     publisher    P1 = g2**alpha * F2(c)**y,  P2 = G**y                                   y fresh
-    subscriber   S1 = g2**s * F2(c)**y,  S2 = G**y,  S3 = H3(c)**phi,  S4 = g2**((s + alpha) / phi)
+    subscriber   S1 = g2**s * F2(c)**y,  S2 = G**y,  S3 = H3(c)**psi,  S4 = g2**((s + alpha) / phi)
 
 One random s for all credentials of a set binds them: credentials of different sets never open anything together.
 """
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 
 from plait_core import Randomness
 
-from .backend import G2, ORDER
+from .backend import G2
+from .combs import Comb, columns
 from .hashing import TO_G2
 from .parameters import MasterSecret, Parameters, draw
 
@@ -43,26 +45,38 @@ class SubscriberSet:
     parts: tuple[SubscriberPart, ...]
 
 
-def issue_publisher_pair(
-    parameters: Parameters, master: MasterSecret, identity: bytes, randomness: Randomness
-) -> PublisherPair:
-    """Issue the publisher key for one credential."""
-    group, y = parameters.groups.g2, draw(randomness)
-    p1 = group.multiply(master.g2_alpha, group.power(parameters.in_g2(identity), y))
-    return PublisherPair(p1, group.power(group.generator, y))
+class Issuer:
+    """Computes keys from the master secret of these parameters."""
 
+    def __init__(self, parameters: Parameters, master: MasterSecret) -> None:
+        self._parameters = parameters
+        self._master = master
+        self._groups = parameters.groups
+        self._generator = Comb(self._groups.g2.generator, self._groups.g2.multiply, tables=8)
 
-def issue_subscriber_set(
-    parameters: Parameters, master: MasterSecret, identities: Sequence[bytes], randomness: Randomness
-) -> SubscriberSet:
-    """Issue the keys of one conjunction, in the order of its credentials' identities."""
-    group, s = parameters.groups.g2, draw(randomness)
-    binding = group.power(parameters.g2, s)
-    s4 = group.power(group.multiply(binding, master.g2_alpha), pow(master.phi, -1, ORDER))
-    parts = []
-    for identity in identities:
-        y = draw(randomness)
-        s1 = group.multiply(binding, group.power(parameters.in_g2(identity), y))
-        s3 = group.power(parameters.groups.hash_to_g2(identity, TO_G2), master.phi)
-        parts.append(SubscriberPart(s1, group.power(group.generator, y), s3))
-    return SubscriberSet(s4, tuple(parts))
+    def publisher_pair(self, identity: bytes, randomness: Randomness) -> PublisherPair:
+        """Issue the publisher key for one credential."""
+        return PublisherPair(*self._blinded(self._master.g2_alpha, identity, randomness))
+
+    def subscriber_set(self, identities: Sequence[bytes], randomness: Randomness) -> SubscriberSet:
+        """Issue the keys of one conjunction, in the order of its credentials' identities."""
+        group, order = self._groups.g2, self._groups.order
+        binding = group.power(self._parameters.g2, draw(order, randomness))
+        s4 = group.power(group.multiply(binding, self._master.g2_alpha), pow(self._master.phi, -1, order))
+        parts = [
+            SubscriberPart(*self._blinded(binding, identity, randomness), self.token(identity))
+            for identity in identities
+        ]
+        return SubscriberSet(s4, tuple(parts))
+
+    def token(self, identity: bytes) -> G2:
+        """Return S3 of one credential. It routes and opens nothing."""
+        return self._groups.g2.power(self._groups.hash_to_g2(identity, TO_G2), self._master.psi)
+
+    def _blinded(self, secret: G2, identity: bytes, randomness: Randomness) -> tuple[G2, G2]:
+        """Return secret * F2(c)**y and G**y. F2(c)**y is one power of the generator, for f(c) is known."""
+        order = self._groups.order
+        y = draw(order, randomness)
+        power = self._generator.power
+        f_y = self._master.logarithm(identity) * y % order
+        return self._groups.g2.multiply(secret, power(columns(f_y))), power(columns(y))

@@ -1,10 +1,13 @@
 """Set-up (thesis 5.5.1 in type-3 groups): the public parameters, and the key server's master secret.
 
-    g, G generators of G1, G2;  g1 = g**alpha,  h = g**phi,  g2 random in G2
-    F(c) = u' * prod u_k over the bits of H1(c) in G1;  F2(c) likewise in G2, with the same exponents
-    M2(m) likewise over the bits of H2(m), in G2, with a vector of its own
+    public    g, G generators of G1, G2;  g1 = g**alpha,  h = g**phi,  k = g**psi,  g2 random in G2
+              F(c) = u' * prod u_j over the bits of H1(c) in G1, where u' = g**x' and u_j = g**x_j
+              M2(m) likewise over the bits of H2(m), in G2; the exponents of its vector are discarded
+    secret    phi, psi, g2**alpha, and the seed of x' and all x_j, so that f(c) = x' + sum x_j is known: F(c) = g**f(c)
 
-The random exponents are discarded. Secret are phi and g2**alpha.
+Keys contain G**f(c), but no vector for it is public, unlike in the thesis. With one, everybody could test by two
+pairings whether a part of a capsule is for a credential. Tags have an exponent of their own, psi: under phi, CT2 of an
+event with one attribute would test tags.
 """
 
 from __future__ import annotations
@@ -16,18 +19,20 @@ from typing import Final, TypeVar
 
 from plait_core import Randomness
 
-from .backend import G1, G1_BYTES, G2, G2_BYTES, ORDER, Group, Groups, PointInvalid
+from .backend import G1, G1_BYTES, G2, G2_BYTES, Group, Groups, PointInvalid
 from .combs import Comb, columns
-from .hashing import DIGEST_BYTES, bit_places, digest
+from .hashing import DIGEST_BYTES, bit_places, digest, exponent
 
 P = TypeVar("P")
 
-VERSION: Final = 1
+VERSION: Final = 2
 VECTOR: Final = 8 * DIGEST_BYTES + 1
 """Elements of a Waters vector: the constant one, then one for each bit of a digest."""
 
-PARAMETERS_BYTES: Final = 1 + 2 * G1_BYTES + G2_BYTES + VECTOR * (G1_BYTES + 2 * G2_BYTES)
-MASTER_BYTES: Final = 1 + 32 + G2_BYTES
+PARAMETERS_BYTES: Final = 1 + 3 * G1_BYTES + G2_BYTES + VECTOR * (G1_BYTES + G2_BYTES)
+SEED_BYTES: Final = 32
+_EXPONENT_BYTES: Final = 32
+MASTER_BYTES: Final = 1 + 2 * _EXPONENT_BYTES + G2_BYTES + SEED_BYTES
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +42,14 @@ class Parameters:
     groups: Groups
     g1: G1
     h: G1
+    k: G1
     g2: G2
     u: Sequence[G1]
-    u2: Sequence[G2]
     m2: Sequence[G2]
 
     def in_g1(self, identity: bytes) -> G1:
         """Return F(c)."""
-        return _waters(self.groups.g1, self.u, digest(b"H1", identity))
-
-    def in_g2(self, identity: bytes) -> G2:
-        """Return F2(c), which has the same discrete logarithm."""
-        return _waters(self.groups.g2, self.u2, digest(b"H1", identity))
+        return _waters(self.groups.g1, self.u, identity_digest(identity))
 
     def message(self, message: bytes) -> G2:
         """Return M2(m)."""
@@ -62,8 +63,8 @@ class Parameters:
     def encode(self) -> bytes:
         """Return the encoded parameters."""
         one, two = self.groups.g1.encode, self.groups.g2.encode
-        parts = [bytes((VERSION,)), one(self.g1), one(self.h), two(self.g2)]
-        return b"".join([*parts, *map(one, self.u), *map(two, self.u2), *map(two, self.m2)])
+        parts = [bytes((VERSION,)), one(self.g1), one(self.h), one(self.k), two(self.g2)]
+        return b"".join([*parts, *map(one, self.u), *map(two, self.m2)])
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> Parameters:
@@ -73,58 +74,77 @@ class Parameters:
         """
         if len(encoded) != PARAMETERS_BYTES or encoded[0] != VERSION:
             raise PointInvalid("no public parameters of this version")
-        ones = _points(groups.g1, encoded, 1, 2)
-        at = 1 + 2 * G1_BYTES
+        g1, h, k = _points(groups.g1, encoded, 1, 3)
+        at = 1 + 3 * G1_BYTES
         (g2,) = _points(groups.g2, encoded, at, 1)
         at += G2_BYTES
         u = tuple(_points(groups.g1, encoded, at, VECTOR))
-        at += VECTOR * G1_BYTES
-        u2 = tuple(_points(groups.g2, encoded, at, VECTOR))
-        m2 = tuple(_points(groups.g2, encoded, at + VECTOR * G2_BYTES, VECTOR))
-        g1, h = ones
-        return cls(groups, g1, h, g2, u, u2, m2)
+        m2 = tuple(_points(groups.g2, encoded, at + VECTOR * G1_BYTES, VECTOR))
+        return cls(groups, g1, h, k, g2, u, m2)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MasterSecret:
     """The key server's secret, with which everything can be opened and signed."""
 
+    groups: Groups
     phi: int
+    psi: int
     g2_alpha: G2
+    seed: bytes
+    """Of the exponents of F's vector."""
 
-    def encode(self, groups: Groups) -> bytes:
+    @cached_property
+    def exponents(self) -> list[int]:
+        """The exponents of F's vector: x', then x_j for each bit of a digest."""
+        return [exponent(self.groups.order, b"x", self.seed, place.to_bytes(2, "big")) for place in range(VECTOR)]
+
+    def logarithm(self, identity: bytes) -> int:
+        """Return f(c), the discrete logarithm of F(c)."""
+        places = bit_places(identity_digest(identity))
+        return (self.exponents[0] + sum(self.exponents[place + 1] for place in places)) % self.groups.order
+
+    def encode(self) -> bytes:
         """Return the encoded secret, to be stored encrypted."""
-        return bytes((VERSION,)) + self.phi.to_bytes(32, "big") + groups.g2.encode(self.g2_alpha)
+        numbers = b"".join(each.to_bytes(_EXPONENT_BYTES, "big") for each in (self.phi, self.psi))
+        return bytes((VERSION,)) + numbers + self.groups.g2.encode(self.g2_alpha) + self.seed
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> MasterSecret:
         """Parse the output of `encode`; raise PointInvalid if it is invalid."""
         if len(encoded) != MASTER_BYTES or encoded[0] != VERSION:
             raise PointInvalid("no master secret of this version")
-        phi = int.from_bytes(encoded[1:33], "big")
-        if not 0 < phi < ORDER:
+        point_at = 1 + 2 * _EXPONENT_BYTES
+        phi, psi = (int.from_bytes(encoded[at : at + _EXPONENT_BYTES], "big") for at in (1, 1 + _EXPONENT_BYTES))
+        if not (0 < phi < groups.order and 0 < psi < groups.order):
             raise PointInvalid("a master secret with an impossible exponent")
-        return cls(phi, groups.g2.decode(encoded[33:]))
+        g2_alpha = groups.g2.decode(encoded[point_at : point_at + G2_BYTES])
+        return cls(groups, phi, psi, g2_alpha, encoded[point_at + G2_BYTES :])
 
 
 def set_up(groups: Groups, randomness: Randomness) -> tuple[Parameters, MasterSecret]:
     """Return new parameters and their secret."""
-    alpha, phi, gamma = (draw(randomness) for _ in range(3))
+    alpha, phi, psi, gamma = (draw(groups.order, randomness) for _ in range(4))
     one = Comb(groups.g1.generator, groups.g1.multiply)
     two = Comb(groups.g2.generator, groups.g2.multiply)
-    shared = [columns(draw(randomness)) for _ in range(VECTOR)]
-    own = [columns(draw(randomness)) for _ in range(VECTOR)]
     g2 = two.power(columns(gamma))
+    seed = randomness.getrandbits(8 * SEED_BYTES).to_bytes(SEED_BYTES, "big")
+    master = MasterSecret(groups, phi, psi, groups.g2.power(g2, alpha), seed)
     parameters = Parameters(
         groups,
         g1=one.power(columns(alpha)),
         h=one.power(columns(phi)),
+        k=one.power(columns(psi)),
         g2=g2,
-        u=tuple(map(one.power, shared)),
-        u2=tuple(map(two.power, shared)),
-        m2=tuple(map(two.power, own)),
+        u=tuple(map(one.power, map(columns, master.exponents))),
+        m2=tuple(two.power(columns(draw(groups.order, randomness))) for _ in range(VECTOR)),
     )
-    return parameters, MasterSecret(phi, groups.g2.power(g2, alpha))
+    return parameters, master
+
+
+def identity_digest(identity: bytes) -> bytes:
+    """Return H1(c), whose bits F(c) multiplies."""
+    return digest(b"H1", identity)
 
 
 def message_digest(message: bytes) -> bytes:
@@ -132,9 +152,9 @@ def message_digest(message: bytes) -> bytes:
     return digest(b"H2", message)
 
 
-def draw(randomness: Randomness) -> int:
-    """Return a random exponent that is not zero."""
-    return randomness.getrandbits(512) % (ORDER - 1) + 1
+def draw(order: int, randomness: Randomness) -> int:
+    """Return a random exponent of groups of this order that is not zero."""
+    return randomness.getrandbits(512) % (order - 1) + 1
 
 
 def _waters(group: Group[P], vector: Sequence[P], found: bytes) -> P:

@@ -1,4 +1,4 @@
-"""Per-credential values that many events share: F(c), H3(c), e(h, H3(c)), and combs of them.
+"""Per-credential values that many events share: F(c), H3(c), e(k, H3(c)), and combs of them.
 
 Bounded: the least recently used are evicted. A credential's combs are built at its second use, because building them
 costs as much as a few powers without.
@@ -43,14 +43,14 @@ class PreparedCredential:
             self._part_comb = Comb(self.f, group.multiply)
         return self._part_comb.power(digits)
 
-    def tag_base(self, h_power: G1, digits: bytes) -> GT:
-        """Return e(h, H3(c))**b, where `h_power` is h**b."""
+    def under_tag(self, k_power: G1, digits: bytes) -> GT:
+        """Return e(k, H3(c))**b, where `k_power` is k**b."""
         groups = self._parameters.groups
         if self._tag_comb is None:
             h3 = groups.hash_to_g2(self._identity, TO_G2)
             if self.used < 2:
-                return groups.pair([(h_power, h3)])
-            self._tag_comb = Comb(groups.pair([(self._parameters.h, h3)]), groups.gt.multiply)
+                return groups.pair([(k_power, h3)])
+            self._tag_comb = Comb(groups.pair([(self._parameters.k, h3)]), groups.gt.multiply)
         return self._tag_comb.power(digits)
 
 

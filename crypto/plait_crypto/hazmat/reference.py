@@ -21,7 +21,7 @@ from py_ecc.bls.point_compression import compress_G1, compress_G2, decompress_G1
 # py_ecc raises the limit so far that a deeply nested text would end the process instead of raising
 sys.setrecursionlimit(_depth)
 
-from .backend import G1, G1_BYTES, G2, G2_BYTES, GT, Group, PointInvalid, TargetGroup  # noqa: E402
+from .backend import G1, G1_BYTES, G2, G2_BYTES, GT, ORDER, Group, PointInvalid, TargetGroup  # noqa: E402
 
 P = TypeVar("P")
 
@@ -84,6 +84,7 @@ class ReferenceGroups:
     """BLS12-381 by py_ecc."""
 
     name: str = "reference"
+    order: int = ORDER
 
     def __init__(self) -> None:
         self.g1: Group[G1] = _Curve(G1_BYTES, curve.G1, curve.Z1, _pack_g1, _unpack_g1)

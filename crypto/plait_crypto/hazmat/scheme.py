@@ -1,7 +1,8 @@
 """The equations (thesis 5.5.4, 5.5.5, in type-3 groups): encapsulated keys, tags for routing, and signatures.
 
     seal     seed random;  b_i = H(seed, context, i);  b = sum b_i;  CT2 = h**b;  CT_i = g**b_i;  CT_ij = F(c_ij)**b_i
-             tag_ij = H4(e(h**b_i, H3(c_ij)));  masked = seed xor H(e(g1, g2)**b);  secret = KDF(seed, all of that)
+             tag_ij = H4(e(k**b_i, H3(c_ij))), sorted in each row
+             masked = seed xor H(e(g1, g2)**b);  secret = KDF(seed, all of that)
     open     e(CT2, S4) / prod [ e(CT_i, S1_i) / e(CT_ici, S2_i) ] = e(g1, g2)**b;  then all used parts are recomputed
     sign     T = G1's g**t;  A_i = P1_i * M2(m)**t,  B_i = P2_i                       t fresh
     verify   e(g, A_i) = e(g1, g2) * e(F(c_i), B_i) * e(T, M2(m)), all i at once with random weights
@@ -21,7 +22,7 @@ from typing import Final
 
 from plait_core import Randomness
 
-from .backend import G1, G1_BYTES, G2, G2_BYTES, ORDER, Groups
+from .backend import G1, G1_BYTES, G2, G2_BYTES, Groups
 from .capsule import SEED_BYTES, TAG_BYTES, Capsule
 from .combs import ByteTables, Comb, columns
 from .hashing import derive, digest, exponent
@@ -59,6 +60,7 @@ class Scheme:
         self.groups = parameters.groups
         self._g = Comb(self.groups.g1.generator, self.groups.g1.multiply, tables=4)
         self._h = Comb(parameters.h, self.groups.g1.multiply, tables=4)
+        self._k = Comb(parameters.k, self.groups.g1.multiply, tables=4)
         self._e = Comb(self.groups.pair([(parameters.g1, parameters.g2)]), self.groups.gt.multiply, tables=4)
         self._messages = ByteTables(self.groups.g2.multiply, parameters.m2)
         self._prepared = PreparedCredentials(parameters, credentials_kept)
@@ -80,7 +82,7 @@ class Scheme:
         made: list[bytes] = []
         for identities, b_i in zip(rows, exponents, strict=True):
             made += self._row(identities, b_i)
-        total = columns(sum(exponents) % ORDER)
+        total = columns(sum(exponents) % self.groups.order)
         masked = _xor(seed, self._mask(self.groups.gt.encode(self._e.power(total)), context))
         encoded = b"".join([encode(self._h.power(total)), masked, *made])
         capsule = Capsule(tuple(map(len, rows)), encoded)
@@ -122,10 +124,10 @@ class Scheme:
     def _row(self, identities: Sequence[bytes], b_i: int) -> list[bytes]:
         digits = columns(b_i)
         credentials = [self._prepared.use(identity) for identity in identities]
-        h_power = self._h.power(digits)
+        k_power = self._k.power(digits)
         encode = self.groups.g1.encode
         parts = [encode(each.part(b_i, digits)) for each in credentials]
-        tags = [tag_bytes(self.groups.gt.encode(each.tag_base(h_power, digits))) for each in credentials[1:]]
+        tags = sorted(tag_bytes(self.groups.gt.encode(each.under_tag(k_power, digits))) for each in credentials)
         return [encode(self._g.power(digits)), *parts, *tags]
 
     def _reencrypt(self, seed: bytes, context: bytes, identities: Sequence[bytes]) -> list[G1]:
@@ -133,10 +135,10 @@ class Scheme:
         digits = list(map(columns, exponents))
         used = zip(identities, exponents, digits, strict=True)
         parts = [self._prepared.use(identity).part(b_i, columns_of) for identity, b_i, columns_of in used]
-        return [self._h.power(columns(sum(exponents) % ORDER)), *map(self._g.power, digits), *parts]
+        return [self._h.power(columns(sum(exponents) % self.groups.order)), *map(self._g.power, digits), *parts]
 
     def _exponents(self, seed: bytes, context: bytes, rows: int) -> list[int]:
-        return [exponent(b"b", seed, context, row.to_bytes(2, "big")) for row in range(rows)]
+        return [exponent(self.groups.order, b"b", seed, context, row.to_bytes(2, "big")) for row in range(rows)]
 
     def _context(self, header: bytes) -> bytes:
         return digest(b"context", self.parameters.digest, header)
@@ -163,7 +165,7 @@ class Scheme:
         """
         group = self.groups.g2
         drawn = randomness.getrandbits(256).to_bytes(32, "big")
-        t = exponent(b"t", drawn, message, *(group.encode(pair.p1) for pair in pairs))
+        t = exponent(self.groups.order, b"t", drawn, message, *(group.encode(pair.p1) for pair in pairs))
         blind = group.power(self._message(message), t)
         signed = [self.groups.g1.encode(self._g.power(columns(t)))]
         for pair in pairs:
@@ -183,7 +185,7 @@ class Scheme:
         except ValueError:
             raise SignatureInvalid("a signature with a part that is no point") from None
         # The first weight may be 1: the random weights of the others prevent that errors cancel out.
-        weights = [1, *(randomness.getrandbits(WEIGHT_BITS) | 1 for _ in identities[1:])]
+        weights = [1, *(randomness.getrandbits(WEIGHT_BITS) + 1 for _ in identities[1:])]
         total = sum(weights)
         product = made[0] if total == 1 else two.product(made, weights)
         power = t if total == 1 else one.power(t, total)

@@ -37,11 +37,10 @@ from plait_crypto.envelope import Envelope, overhead_bytes
 from plait_crypto.hazmat import (
     ArkworksGroups,
     Groups,
+    Issuer,
     MasterSecret,
     Parameters,
     Scheme,
-    issue_publisher_pair,
-    issue_subscriber_set,
     set_up,
 )
 from plait_keyserver import PublisherRing, SubscriberRing
@@ -94,11 +93,11 @@ def _operations(
     parameters: Parameters, master: MasterSecret, rows: int, places: int, rng: Random, repeats: int
 ) -> Times:
     """Measure the four operations of table 5.3 and check each result."""
-    under = Scheme(parameters)
+    under, issuer = Scheme(parameters), Issuer(parameters, master)
     identities = [[rng.randbytes(16) for _ in range(places)] for _ in range(rows)]
     mine = [row[-1] for row in identities]
-    keys = issue_subscriber_set(parameters, master, mine, rng)
-    pairs = [issue_publisher_pair(parameters, master, identity, rng) for identity in mine]
+    keys = issuer.subscriber_set(mine, rng)
+    pairs = [issuer.publisher_pair(identity, rng) for identity in mine]
     chosen = [(places - 1, identity, part) for identity, part in zip(mine, keys.parts, strict=True)]
     first, (capsule, secret) = _timed(lambda: under.encapsulate(identities, _HEADER, rng))
     seal, _ = _best(lambda: under.encapsulate(identities, _HEADER, rng), repeats + 1)

@@ -103,15 +103,16 @@ def test_keys_survive_their_encoding_and_still_work(world: World) -> None:
     keys = world.keys(FILTER)
     ring = Keyring(world.realm)
     ring.add(SubscriberKeys.decode(groups, keys.encode(groups)))
-    routing = RoutingKeys.decode(groups, keys.routing().encode(groups))
-    assert routing.encode(groups) == keys.routing().encode(groups)
+    routing = RoutingKeys.decode(groups, keys.routing(groups).encode(groups))
+    assert routing.encode(groups) == keys.routing(groups).encode(groups)
     sealed = world.seal(publisher, {"area": 99, "location": "Paris"})
     assert world.open(ring, sealed).grant == 1
 
 
 def test_keys_are_not_printed(world: World) -> None:
     keys = world.keys(FILTER)
-    for secret in (keys, keys.boxes[0], keys.boxes[0].rows[0][0][1], keys.routing(), world.publisher()._keys[0]):
+    routing = keys.routing(world.groups)
+    for secret in (keys, keys.boxes[0], keys.boxes[0].rows[0][0][1], routing, world.publisher()._keys[0]):
         assert "G2" not in repr(secret)
         assert "Point" not in repr(secret)
         assert len(repr(secret)) < 200
@@ -122,7 +123,7 @@ def test_every_broken_encoding_is_one_error(world: World) -> None:
     groups, keys = world.groups, world.keys("area == 3")
     decoders = [
         (SubscriberKeys.decode, keys.encode(groups)),
-        (RoutingKeys.decode, keys.routing().encode(groups)),
+        (RoutingKeys.decode, keys.routing(groups).encode(groups)),
         (PublisherKeys.decode, world.publisher("area == 3")._keys[0].encode(groups)),
     ]
     rng = Random(4)

@@ -15,6 +15,7 @@ from plait_crypto import (
     PayloadSealer,
     Router,
     RoutingKeys,
+    SealInvalid,
     SessionSealer,
     SubscriberKeys,
     Unopenable,
@@ -37,7 +38,7 @@ def opening(world: World, **attributes: object) -> bytes:
 
 
 def deposits(world: World, *filters: str) -> list[bytes]:
-    return [deposit(world.groups, [world.keys(filter).routing()]) for filter in filters]
+    return [deposit(world.groups, [world.keys(filter).routing(world.groups)]) for filter in filters]
 
 
 def test_deposits_fit_what_keys_open(world: World) -> None:
@@ -55,10 +56,38 @@ def test_deposits_fit_what_keys_open(world: World) -> None:
 
 
 def test_a_deposit_opens_nothing(world: World) -> None:
-    routing = world.keys(FILTER).routing()
+    routing = world.keys(FILTER).routing(world.groups)
     with pytest.raises(KeyInvalid):
         SubscriberKeys.decode(world.groups, routing.encode(world.groups))
-    assert all(not credential.label for box in routing.boxes for row in box for credential, _ in row)
+
+
+def test_a_deposit_tells_neither_places_nor_which_attributes_are_constrained(world: World) -> None:
+    """All rows of a conjunction have the same number of points, and their order is that of their bytes."""
+    for filter, points in [
+        ("area == 5", 1),
+        ("location == 'Paris'", 1),
+        ("true", 1),
+        ("area between 1 and 6", 4),
+        ("area between 1 and 6 and location == 'Paris'", 4),
+        ("area between 1 and 14", 8),
+    ]:
+        (box,) = world.keys(filter).routing(world.groups).boxes
+        assert [len(row) for row in box] == [points, points], filter
+        for row in box:
+            encoded = [world.groups.g2.encode(token) for token in row]
+            assert encoded == sorted(set(encoded))
+
+
+def test_what_fills_a_deposit_is_the_same_until_the_keys_change(world: World) -> None:
+    """Otherwise two deposits of one subscription would show which points are in both."""
+    keys = world.keys("area between 1 and 6")
+    first = deposit(world.groups, [keys.routing(world.groups)])
+    restarted = SubscriberKeys.decode(world.groups, keys.encode(world.groups))
+    assert deposit(world.groups, [restarted.routing(world.groups)]) == first
+    other = world.keys("area between 1 and 6").routing(world.groups)
+    encode = world.groups.g2.encode
+    ours, theirs = ({encode(token) for token in keys_of.boxes[0][1]} for keys_of in (keys.routing(world.groups), other))
+    assert len(ours & theirs) == 1, "only the token of the whole location is the same in new keys"
 
 
 def test_results_of_tag_tests_are_cached(world: World) -> None:
@@ -74,24 +103,24 @@ def test_subscriptions_with_a_credential_in_common_share_its_test(world: World) 
     router = Router(world.groups)
     mine = deposits(world, "location == 'Paris'", "area >= 64 and location == 'Paris'", "location == 'Paris'")
     router.test(opening(world, area=3, location="Paris"), mine[:1])
-    assert router.pairings == 1
+    assert router.pairings == 2, "the whole area, and the location"
     router.test(opening(world, area=3, location="Paris"), mine)
-    assert router.pairings == 3, "another opening needs two tests: the place and the area"
+    assert router.pairings == 5, "another opening needs these tests, and one of the other area"
 
 
 def test_keys_of_another_epoch_realm_or_shape_decide_nothing(world: World) -> None:
     router, now = Router(world.groups), opening(world, area=3, location="Paris")
     other = World.of(quotes())
     assert router.test(now, deposits(other, "side == 'buy'")) == [UNDECIDED]
-    claimed = RoutingKeys(world.realm.digest, 0, other.keys("side == 'buy'").routing().boxes)
+    claimed = RoutingKeys(world.realm.digest, 0, other.keys("side == 'buy'").routing(world.groups).boxes)
     assert router.test(now, [deposit(world.groups, [claimed])]) == [UNDECIDED]
     (today,) = deposits(world, "area == 5")
     assert router.test(now, [today]) == [OTHER]
-    keys = [world.keys("area == 5").routing()]
+    keys = [world.keys("area == 5").routing(world.groups)]
     world.now_us += 24 * HOUR_US
     tomorrow = opening(world, area=5, location="Paris")
     assert router.test(tomorrow, [today]) == [UNDECIDED]
-    both = deposit(world.groups, [*keys, world.keys("area == 5").routing()])
+    both = deposit(world.groups, [*keys, world.keys("area == 5").routing(world.groups)])
     assert router.test(tomorrow, [both]) == [FITS]
     assert router.test(now, [both]) == [OTHER]
 
@@ -127,11 +156,11 @@ def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.Mo
     for area in (1, 2, 3):
         router.test(opening(world, area=area, location="Paris"), deposits(world, f"area == {area}"))
     assert (len(router._tags), len(router._deposits)) == (2, 2)
-    keys = world.keys("area == 5").routing()
+    keys = world.keys("area == 5").routing(world.groups)
     assert deposit(world.groups, [keys])
-    assert not deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100)), (
-        "brokers then match the clear attributes alone"
-    )
+    with pytest.raises(SealInvalid, match="brokers take") as refused:
+        deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100))
+    assert 'deposit="coarse"' in refused.value.hint
 
 
 def test_a_parcel_shows_its_opening(world: World) -> None:
@@ -140,5 +169,5 @@ def test_a_parcel_shows_its_opening(world: World) -> None:
         Draft({"area": 3, "location": "Paris"}), now_us=world.now_us, randomness=world.rng
     )
     assert opening_of(payload) == sessions.openings()[0]
-    for wrong in (b"", payload[:4], payload[:100], b"\2" + payload[1:], b"\1" + bytes(4) + payload):
+    for wrong in (b"", payload[:4], payload[:100], b"\1" + payload[1:], b"\2" + bytes(4) + payload):
         assert opening_of(wrong) is None

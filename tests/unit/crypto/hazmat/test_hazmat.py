@@ -12,6 +12,7 @@ from plait_crypto.hazmat import (
     ORDER,
     ArkworksGroups,
     Capsule,
+    Issuer,
     MasterSecret,
     Parameters,
     PointInvalid,
@@ -19,10 +20,9 @@ from plait_crypto.hazmat import (
     Scheme,
     SignatureInvalid,
     SubscriberSet,
-    issue_publisher_pair,
-    issue_subscriber_set,
 )
 from plait_crypto.hazmat.backend import G1_BYTES, G2_BYTES, Groups
+from plait_crypto.hazmat.capsule import SEED_BYTES, TAG_BYTES
 from plait_crypto.hazmat.combs import ByteTables, Comb, columns
 from plait_crypto.hazmat.hashing import bit_places, digest
 from plait_crypto.hazmat.reference import ReferenceGroups
@@ -163,14 +163,15 @@ class Scene:
 
     def __init__(self) -> None:
         self.parameters, self.master = foundations()
+        self.issuer = Issuer(self.parameters, self.master)
         self.rng = Random(3)
         self.under = Scheme(self.parameters)
         self.mine = [row[1] for row in IDENTITIES]
         self.keys = self.issue(self.mine)
-        self.pairs = [issue_publisher_pair(self.parameters, self.master, each, self.rng) for each in self.mine]
+        self.pairs = [self.issuer.publisher_pair(each, self.rng) for each in self.mine]
 
     def issue(self, identities: list[bytes]) -> SubscriberSet:
-        return issue_subscriber_set(self.parameters, self.master, identities, self.rng)
+        return self.issuer.subscriber_set(identities, self.rng)
 
     def open(self, capsule: Capsule, header: bytes = b"h", keys: SubscriberSet | None = None) -> bytes:
         keys = keys or self.keys
@@ -196,7 +197,7 @@ def test_a_capsule_opens_again_and_again(scene: Scene) -> None:
 def test_two_capsules_of_one_event_share_nothing(scene: Scene) -> None:
     (one, first), (two, second) = scene.capsule(), scene.capsule()
     assert first != second
-    assert not {one.ct(0), one.part(0, 0), one.tag(0, 1)} & {two.ct(0), two.part(0, 0), two.tag(0, 1)}
+    assert not {one.ct(0), one.part(0, 0), *one.tags(0)} & {two.ct(0), two.part(0, 0), *two.tags(0)}
 
 
 def test_the_header_is_part_of_the_capsule(scene: Scene) -> None:
@@ -246,7 +247,7 @@ def test_a_capsule_not_derived_from_its_seed_is_refused(scene: Scene) -> None:
         point = group.multiply(group.decode(bytes(encoded[at : at + size])), group.power(base, exponent))  # type: ignore[arg-type]
         encoded[at : at + size] = group.encode(point)
 
-    row_bytes = size * 4 + 32
+    row_bytes = size * 4 + 3 * TAG_BYTES
     for row, by in ((0, shift), (1, ORDER - shift)):  # b_0 + shift, b_1 - shift: the same b
         start = size + 32 + row * row_bytes
         shifted(start, group.generator, by)
@@ -273,10 +274,22 @@ def _secret_without_remaking(scene: Scene, capsule: Capsule) -> bytes:
 
 def test_tags_match_their_credential_alone(scene: Scene) -> None:
     capsule, _ = scene.capsule()
-    tags = {(row, place): capsule.tag(row, place) for row in range(3) for place in (1, 2)}
     for row, part in enumerate(scene.keys.parts):
         found = scene.under.tag(capsule.ct(row), part.s3)
-        assert [at for at, tag in tags.items() if tag == found] == [(row, 1)]
+        assert [number for number in range(3) if found in capsule.tags(number)] == [row]
+        assert scene.under.tag(capsule.ct(row), scene.issuer.token(b"another")) not in capsule.tags(row)
+
+
+def test_the_order_of_tags_tells_no_place(scene: Scene) -> None:
+    """They are sorted, so where the tag of one credential stands changes from capsule to capsule."""
+    places = set()
+    for _ in range(40):
+        capsule, _ = scene.capsule()
+        tags = sorted(capsule.tags(0))
+        start = G1_BYTES + SEED_BYTES + 4 * G1_BYTES
+        assert capsule.encoded[start : start + 3 * TAG_BYTES] == b"".join(tags)
+        places.add(tags.index(scene.under.tag(capsule.ct(0), scene.keys.parts[0].s3)))
+    assert places == {0, 1, 2}
 
 
 # --- signatures -------------------------------------------------------------------------------------------------------
@@ -349,25 +362,40 @@ def test_parameters_and_secret_survive_their_encoding() -> None:
     parameters, master = foundations()
     again = Parameters.decode(FAST, parameters.encode())
     assert again.digest == parameters.digest
-    kept = MasterSecret.decode(FAST, master.encode(FAST))
-    assert (kept.phi, FAST.g2.equal(kept.g2_alpha, master.g2_alpha)) == (master.phi, True)
+    kept = MasterSecret.decode(FAST, master.encode())
+    assert (kept.phi, kept.psi, kept.seed) == (master.phi, master.psi, master.seed)
+    assert FAST.g2.equal(kept.g2_alpha, master.g2_alpha)
+    assert kept.logarithm(b"c") == master.logarithm(b"c")
     assert repr(master.phi) not in repr(master)
+
+
+def test_the_master_secret_knows_the_logarithms_that_the_parameters_hide() -> None:
+    parameters, master = foundations()
+    found = FAST.g1.power(FAST.g1.generator, master.logarithm(b"a credential"))
+    assert FAST.g1.equal(found, parameters.in_g1(b"a credential"))
 
 
 def test_broken_parameters_and_secrets_are_refused() -> None:
     parameters, master = foundations()
-    encoded, secret = parameters.encode(), master.encode(FAST)
+    encoded, secret = parameters.encode(), master.encode()
     for broken in (
         b"",
         encoded[:-1],
         encoded + b"\0",
-        b"\2" + encoded[1:],
+        b"\1" + encoded[1:],
         encoded[:1] + b"\xc0" + bytes(47) + encoded[49:],
     ):
         with pytest.raises(PointInvalid):
             Parameters.decode(FAST, broken)
     impossible = secret[:1] + ORDER.to_bytes(32, "big") + secret[33:]
-    for broken in (b"", secret[:-1], b"\2" + secret[1:], impossible, secret[:1] + bytes(32) + secret[33:]):
+    for broken in (
+        b"",
+        secret[:-1],
+        b"\1" + secret[1:],
+        impossible,
+        secret[:1] + bytes(32) + secret[33:],
+        secret[:33] + bytes(32) + secret[65:],
+    ):
         with pytest.raises(PointInvalid):
             MasterSecret.decode(FAST, broken)
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from sealed_world import HOUR_US, NOON_US, World, areas
+from sealed_world import HOUR_US, NOON_US, World, areas, foundations
 
 from plait_core import parse
 from plait_crypto import Authority, Draft, Keyring, PublisherKeys, Sealer, SealError, SealInvalid, SubscriberKeys
@@ -49,7 +49,7 @@ class Office:
     def __init__(self, policy: str = POLICY) -> None:
         self.world = World.of(areas())
         self.rng, self.enrolments = Random(1), Enrolments()
-        authority = Authority(self.world.realm, self.world.authority._master)
+        authority = Authority(self.world.realm, foundations()[1])
         self.desk = RequestHandler(authority, self, Policy.from_toml(policy), {})
         self.record: Record | None = None
 

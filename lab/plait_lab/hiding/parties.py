@@ -1,0 +1,136 @@
+"""What each party has of a realm in one draw of all exponents, by the production set-up, keys and capsules.
+
+Each row of a capsule has two credentials, the whole attribute and a value. The first row's value is hidden: "a" or "b".
+The keys of members fit neither, so nothing that they may open tells the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, Final
+
+from plait_crypto.hazmat import (
+    Issuer,
+    Scheme,
+    set_up,
+)
+from plait_crypto.hazmat.hashing import TO_G2
+
+from .distinguishers import Knowledge
+from .exponent_groups import ExponentGroups
+
+PARTIES: Final = ("stranger", "broker", "member", "publisher")
+TOGETHER: Final = "all together"
+WHOLE, OTHER = "whole", "c"
+"""The first credential of a row, and one that no event has."""
+
+PUBLIC_F2: Final = "F2 is public"
+"""The defect of format version 1: its parameters had the vector of F2."""
+
+ONE_EXPONENT: Final = "tags have CT2's exponent"
+"""The other defect of version 1, which shows where one attribute guards events."""
+
+VALUES: Final = (WHOLE, "a", "b", OTHER)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A schema's number of attributes, and a planted defect."""
+
+    attributes: int
+    defect: str = ""
+
+
+class Draw:
+    """One realm with all keys."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self._setting = setting
+        self._rng = Random(seed)
+        self._groups = ExponentGroups(salt=b"%d" % seed)
+        self._parameters, self._master = set_up(self._groups, self._rng)
+        if setting.defect == ONE_EXPONENT:
+            self._parameters = replace(self._parameters, k=self._parameters.h)
+            self._master = replace(self._master, psi=self._master.phi)
+        self._issuer = Issuer(self._parameters, self._master)
+        self._scheme = Scheme(self._parameters)
+        self._public = self._public_elements()
+        self._private = {party: getattr(self, f"_{party}")() for party in PARTIES}
+
+    def knowledge(self, party: str, hidden: Sequence[str]) -> Knowledge:
+        """Return what a party knows that sees an event for each of these hidden values."""
+        g1, g2, hashed = dict(self._public[0]), dict(self._public[1]), dict[str, int]()
+        for one in PARTIES if party == TOGETHER else (party,):
+            g2 |= self._private[one]
+        for number, value in enumerate(hidden):
+            seen, under = self._event(value)
+            g1 |= {f"{name}.{number}": log for name, log in seen.items()}
+            hashed |= {f"{name}.{number}": log for name, log in under.items()}
+        return Knowledge(g1, g2, hashed)
+
+    def _public_elements(self) -> tuple[dict[str, int], dict[str, int]]:
+        parameters: Any = self._parameters
+        g1 = {"g": 1, "g1": parameters.g1, "h": parameters.h, "k": parameters.k}
+        g2 = {"G": 1, "g2": parameters.g2, "M2": parameters.m2[0], "M2(m)": parameters.message(b"m")}
+        for row in range(self._setting.attributes):
+            for value in VALUES:
+                identity = _identity(row, value)
+                g1[f"F({row}{value})"] = parameters.in_g1(identity)
+                g2[f"H3({row}{value})"] = self._groups.hash_to_g2(identity, TO_G2)
+                if self._setting.defect == PUBLIC_F2:
+                    g2[f"F2({row}{value})"] = self._master.logarithm(identity)
+        return g1, g2
+
+    def _stranger(self) -> dict[str, int]:
+        return {}
+
+    def _broker(self) -> dict[str, int]:
+        """Return the tokens of two subscriptions: one that fits all events, and one that fits none."""
+        found: dict[str, Any] = {}
+        for value in (WHOLE, OTHER):
+            keys = self._keys([value] * self._setting.attributes)
+            found |= {f"S3({row}{value})": part.s3 for row, part in enumerate(keys.parts)}
+        return found
+
+    def _member(self) -> dict[str, int]:
+        """Return a set of keys for each row. It fits all other rows."""
+        found: dict[str, int] = {}
+        rows = range(self._setting.attributes)
+        for number in rows:
+            values = [OTHER if row == number else WHOLE for row in rows]
+            keys: Any = self._keys(values)
+            found[f"S4[{number}]"] = keys.s4
+            for row, part in enumerate(keys.parts):
+                found |= {f"S{k}[{number}]({row})": getattr(part, f"s{k}") for k in (1, 2, 3)}
+        return found
+
+    def _publisher(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for row in range(self._setting.attributes):
+            pair: Any = self._issuer.publisher_pair(b"publisher %d" % row, self._rng)
+            found |= {f"P1({row})": pair.p1, f"P2({row})": pair.p2}
+        return found
+
+    def _keys(self, values: Sequence[str]) -> Any:
+        identities = [_identity(row, value) for row, value in enumerate(values)]
+        return self._issuer.subscriber_set(identities, self._rng)
+
+    def _event(self, hidden: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the elements of one capsule, and the values that it has hashes of."""
+        values = [hidden, *["a"] * (self._setting.attributes - 1)]
+        rows = [[_identity(row, WHOLE), _identity(row, value)] for row, value in enumerate(values)]
+        before = len(self._groups.hashed)
+        capsule, _ = self._scheme.encapsulate(rows, b"header", self._rng)
+        under = {f"hashed {number}": log for number, log in enumerate(self._groups.hashed[before:])}
+        decode: Any = self._groups.g1.decode
+        seen = {"CT2": decode(capsule.ct2)}
+        for row in range(len(rows)):
+            seen[f"CT{row}"] = decode(capsule.ct(row))
+            seen |= {f"CT{row}{place}": decode(capsule.part(row, place)) for place in range(2)}
+        return seen, under
+
+
+def _identity(row: int, value: str) -> bytes:
+    return b"%d/%s" % (row, value.encode())

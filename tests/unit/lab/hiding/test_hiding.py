@@ -1,0 +1,60 @@
+"""Hidden values stay hidden: no product of pairings tells two of them apart, for any party (the generic group model).
+
+The parties have what the production code gives them. Two planted defects show that the check would find one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from plait_lab.hiding.distinguishers import distinguisher, rows_needed
+from plait_lab.hiding.parties import ONE_EXPONENT, PARTIES, PUBLIC_F2, TOGETHER, Draw, Setting
+
+SEEN = {1: (("a",), ("b",)), 2: (("a", "a"), ("a", "b"))}
+"""Hidden values that a party compares: those of one event, or whether two events have the same."""
+
+OTHERS = 4
+"""Draws of the other hidden values: one outside the span would do."""
+
+
+@functools.cache
+def draw(setting: Setting, seed: int) -> Draw:
+    return Draw(setting, seed)
+
+
+def told(party: str, setting: Setting, events: int) -> str:
+    one, other = SEEN[events]
+    needed = rows_needed(draw(setting, 0).knowledge(party, one))
+    first = [draw(setting, seed).knowledge(party, one) for seed in range(needed)]
+    return distinguisher(
+        first, [draw(setting, seed).knowledge(party, other) for seed in range(needed, needed + OTHERS)]
+    )
+
+
+@pytest.mark.parametrize("attributes", [1, 2])
+def test_no_party_tells_hidden_values_apart(attributes: int) -> None:
+    setting = Setting(attributes)
+    for events in SEEN:
+        for party in (*PARTIES, TOGETHER):
+            assert told(party, setting, events) == "", f"{party}, events: {events}"
+
+
+@pytest.mark.parametrize("defect", [PUBLIC_F2, ONE_EXPONENT])
+@pytest.mark.parametrize("events", SEEN)
+def test_the_defects_of_version_1_are_found(defect: str, events: int) -> None:
+    assert told("stranger", Setting(1, defect), events)
+
+
+def test_a_public_f2_is_found_with_several_attributes() -> None:
+    assert told("stranger", Setting(2, PUBLIC_F2), events=1)
+
+
+def test_whoever_holds_a_token_of_the_value_can_tell() -> None:
+    """The check is no blank: a party that may tell is seen to tell."""
+    setting = Setting(1)
+    needed = rows_needed(draw(setting, 0).knowledge("broker", ("c",)))
+    first = [draw(setting, seed).knowledge("broker", ("c",)) for seed in range(needed)]
+    other = [draw(setting, seed).knowledge("broker", ("a",)) for seed in range(needed, needed + OTHERS)]
+    assert distinguisher(first, other), "the broker has the token of the value c"
