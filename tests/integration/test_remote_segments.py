@@ -103,7 +103,7 @@ async def test_a_copy_follows_a_broker_and_its_next_life(tmp_path: Path) -> None
 
 async def test_a_segment_that_has_just_begun_is_committed_as_empty(tmp_path: Path) -> None:
     there = tmp_path / "there" / "broker-north"
-    async with busy(configured(tmp_path / "there")) as (server, address):
+    async with busy(configured(tmp_path / "there")) as (_, address):
         begun = there / f"{time.time_ns() // 1000 + 10**9:016}-000000.seg"
         begun.touch()
         copy = Copy(Source.parse(address), tmp_path / "cache", "night")
