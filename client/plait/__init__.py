@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from .event import Event, Verified
     from .opening import Opening
     from .options.keyword_options import ConnectOptions, EventOptions, PublishOptions, SubscribeOptions
+    from .options.rings import Seal
     from .options.settings import Buffer, Outbox, Reconnect
     from .peer_client import PeerClient, peer
     from .protocol.notices import Gap, Late, Notice, Rerouted, SlowConsumer
     from .protocol.session import SessionStats
     from .protocol.subscription_state import SubscriptionStats
     from .receipt import Receipt
-    from .sealing import Seal
     from .subscription import Subscription
     from .version import __version__
 else:
@@ -99,10 +99,10 @@ else:
             ".protocol.notices": ("Gap", "Late", "Notice", "Rerouted", "SlowConsumer"),
             ".opening": ("Opening",),
             ".receipt": ("Receipt",),
-            ".sealing": ("Seal",),
             ".peer_client": ("PeerClient", "peer"),
             ".protocol.session": ("SessionStats",),
             ".options.keyword_options": ("ConnectOptions", "EventOptions", "PublishOptions", "SubscribeOptions"),
+            ".options.rings": ("Seal",),
             ".options.settings": ("Buffer", "Outbox", "Reconnect"),
             ".subscription": ("Subscription",),
             ".version": ("__version__",),

@@ -13,11 +13,12 @@ from typing import Any, TypeVar, Unpack, overload
 
 from plait_core import Event as CoreEvent
 from plait_core import Randomness, id_text, new_id
+from plait_core.values import REPLY
 
 from . import request_reply, sealing
 from .advertisement import Advertisement
 from .driver import Dial, Driver, logger, tcp_dial
-from .errors import AuthFailed, ConnectionLost, FrameError, NotAvailable, Timeout
+from .errors import ArgumentInvalid, AuthFailed, ConnectionLost, FrameError, NotAvailable, Timeout
 from .event import Event
 from .opening import Opening
 from .options.conversion import event_parts, plain_attributes, reader_of
@@ -34,6 +35,7 @@ from .options.keyword_options import (
     check_names,
     documented,
 )
+from .options.rings import Seal, Unsealing
 from .options.settings import DEFAULT_BUFFER, ConfirmLevel, FilterLike, SessionSettings
 from .options.target import Target, select_target
 from .options.trust import SYSTEM
@@ -98,7 +100,7 @@ class Client:
             confirm = options.get("confirm", "none")
             seal, timeout = options.get("seal"), timeout_s(options.get("timeout"))
             if seal is not None:
-                event, payload = await sealing.sealed(seal, event, payload, self._session.publisher)
+                event, payload, options = await self._sealed(seal, event, payload, options)
         if self._session.publishes.full:
             await self._driver.wait_for_room()
         seq = self._enqueue(event, payload, options, confirm)
@@ -174,10 +176,10 @@ class Client:
         if options:
             check_names("subscribe", options, SUBSCRIBE_OPTIONS)
         checked, unseal = usable_filter(filter), options.get("unseal")
-        reader = None if unseal is None else sealing.Reader(checked, unseal)
+        durable = durable_name(options.get("durable"))
+        reader = None if unseal is None else sealing.reader(checked, unseal, options, durable)
         checked = checked if reader is None else reader.routed
         checked.normal  # noqa: B018 - raises FilterTooComplex here rather than at the broker
-        durable = durable_name(options.get("durable"))
         start, start_at = starting_point(options.get("start", "new"), durable)
         terms = Terms(
             checked,
@@ -224,12 +226,23 @@ class Client:
         timeout: Duration = 2.0,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
+        seal: Seal | None = None,
+        unseal: Unsealing | None = None,
     ) -> Event:
         """Publish a request and return the first reply. Raise Timeout when no reply arrives in time, and RequestFailed
         when the responder raised an exception.
 
-        `RequestFailed` has the type and the text of the exception."""
-        return await self._inbox.request(event, payload, seconds(timeout, "timeout"), headers, priority)
+        `RequestFailed` has the type and the text of the exception.
+
+        - `seal`, `unseal`: seal the request, and open its reply. A sealed request needs both.
+        """
+        if (seal is None) != (unseal is None):
+            raise ArgumentInvalid("seal= and unseal= of a request go together", hint="the reply is sealed as well")
+        options: PublishOptions = {"headers": headers, "priority": priority}
+        if seal is not None:
+            options["seal"] = seal
+        ring = None if unseal is None else sealing.usable_ring(unseal)
+        return await self._inbox.request(event, payload, seconds(timeout, "timeout"), options, ring)
 
     # --- durable subscriptions ----------------------------------------------------------------------------------------
 
@@ -401,9 +414,9 @@ class Client:
             await self._driver.close()
             raise
 
-    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
+    async def reply_to(self, request: Event, reply: object, payload: bytes, seal: Seal | None) -> None:
         """Publish the reply to a request."""
-        await request_reply.publish_reply(self, request, reply, payload)
+        await request_reply.publish_reply(self, request, reply, payload, seal)
 
     async def reply_failure(self, event: Event, error: Exception) -> None:
         """Reply to an event with the error that its handling raised, if the event is a request without a reply."""
@@ -412,6 +425,18 @@ class Client:
     def forget_subscription(self, subscription: Subscription[Any]) -> None:
         """Remove a subscription that has ended."""
         self._subscriptions.pop(subscription, None)
+
+    async def _sealed(
+        self, seal: object, event: object, payload: bytes, options: PublishOptions
+    ) -> tuple[object, bytes, PublishOptions]:
+        """Seal an event with its headers, lifetime and priority. Return what is sent in the clear around it."""
+        headers, priority = options.get("headers") or {}, options.get("priority", 0)
+        check_priority(priority)
+        CoreEvent.checked({}, headers=headers)
+        metadata = sealing.Metadata(lifetime_us(options.get("ttl"), options.get("deadline")), priority, headers)
+        event, payload = await sealing.sealed(seal, event, payload, self._session.publisher, metadata)
+        shown = {name: text for name, text in headers.items() if name == request_reply.REQUEST and REPLY in event}
+        return event, payload, {**options, "headers": shown or None}
 
     def _enqueue(self, event: object, payload: bytes, options: EventOptions, confirm: ConfirmLevel = "none") -> int:
         """Check an event and put it into the publish queue. Return its sequence number."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from plait_core import EventId, Value, id_text
 from plait_core.wire.frame_types.session_frames import LATE, REPLAYED
 
 from .protocol.subscription_state import POSITION_MASK, Arrival
+
+if TYPE_CHECKING:
+    from .options.rings import Seal
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,6 +29,14 @@ class Verified:
     """The label of a credential, for each attribute by which events are sealed."""
 
 
+def moment(published_us: int) -> datetime:
+    """Return a publication time. One that no calendar has counts as 1970."""
+    try:
+        return _EPOCH + timedelta(microseconds=published_us)
+    except OverflowError:
+        return _EPOCH
+
+
 class Source(Protocol):
     """The subscription that delivered an event. It carries out the event's methods."""
 
@@ -35,7 +46,7 @@ class Source(Protocol):
 
     def acknowledge(self, event: Event) -> None: ...
     def decline(self, event: Event) -> None: ...
-    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None: ...
+    async def reply_to(self, request: Event, reply: object, payload: bytes, seal: Seal | None) -> None: ...
 
 
 class Event(Mapping[str, Value]):
@@ -94,10 +105,7 @@ class Event(Mapping[str, Value]):
     @property
     def published_at(self) -> datetime:
         """The publication time by the publisher's clock: for display, not for ordering or for measuring delay."""
-        try:
-            return _EPOCH + timedelta(microseconds=self._arrival[0].published_us)
-        except OverflowError:
-            return _EPOCH
+        return moment(self._arrival[0].published_us)
 
     @property
     def delay(self) -> float:
@@ -165,9 +173,12 @@ class Event(Mapping[str, Value]):
         """Reject the event: deliver it again, after the events that are queued."""
         self._source.decline(self)
 
-    async def reply(self, answer: object, payload: bytes = b"") -> None:
-        """Reply to a request. Raise EventInvalid when this event is not a request."""
-        await self._source.reply_to(self, answer, payload)
+    async def reply(self, answer: object, payload: bytes = b"", *, seal: Seal | None = None) -> None:
+        """Reply to a request. Raise EventInvalid when this event is not a request.
+
+        - `seal`: seals the reply. The reply to a sealed request needs it.
+        """
+        await self._source.reply_to(self, answer, payload, seal)
 
     def __repr__(self) -> str:
         payload = f", payload of {len(self.payload)} bytes" if self.payload else ""

@@ -11,17 +11,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol, Unpack
 
 from plait_core import EventInvalid
 from plait_core.values import REPLY
 
-from .errors import BufferFull, Closed, RequestFailed, Timeout
+from .driver import logger
+from .errors import ArgumentInvalid, BufferFull, Closed, RequestFailed, Timeout
 from .event import Event
 from .options.conversion import event_parts
-from .options.keyword_options import SubscribeOptions
+from .options.keyword_options import PublishOptions, SubscribeOptions
+from .options.rings import Seal, Unsealing
 from .options.settings import Buffer, FilterLike
 from .receipt import Publisher
+from .sealing import open_reply
 from .subscription import Subscription
 
 REPLY_TO: Final = "reply-to"
@@ -50,26 +54,28 @@ class ReplyInbox:
     def __init__(self, client: Requester) -> None:
         self._client = client
         self._token = secrets.token_urlsafe(24)
-        self._waiting: dict[str, asyncio.Future[Event]] = {}
+        self._waiting: dict[str, _Request] = {}
+        self._opening_replies: set[asyncio.Task[None]] = set()
         self._count = 0
         self._subscription: Subscription[Event] | None = None
         self._opening = asyncio.Lock()
 
     async def request(
-        self, event: object, payload: bytes, timeout: float, headers: Mapping[str, str] | None, priority: int
+        self, event: object, payload: bytes, timeout: float, options: PublishOptions, unseal: Unsealing | None
     ) -> Event:
-        """Publish a request and return the first reply."""
+        """Publish a request and return the first reply. With `unseal`, only a sealed reply counts."""
         if len(self._waiting) >= REQUESTS_MAX:
             raise BufferFull(f"{REQUESTS_MAX} requests wait for a reply")
         self._count += 1
         name = str(self._count)
         future: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
-        self._waiting[name] = future
+        self._waiting[name] = _Request(future, unseal)
         try:
             async with asyncio.timeout(timeout):
                 await self._open()
-                stamped = {**(headers or {}), REPLY_TO: self._token, REQUEST: name}
-                await self._client.publish(event, payload, ttl=timeout, headers=stamped, priority=priority)
+                options["headers"] = {**(options.get("headers") or {}), REPLY_TO: self._token, REQUEST: name}
+                options["ttl"] = timeout
+                await self._client.publish(event, payload, **options)
                 return await future
         except TimeoutError:
             raise Timeout(f"no reply within {timeout:g} s", hint="is anyone subscribed to the request?") from None
@@ -78,10 +84,12 @@ class ReplyInbox:
 
     def end(self) -> None:
         """Fail all open requests: the client is closed."""
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(Closed("the client was closed before a reply came"))
-                future.exception()
+        for request in self._waiting.values():
+            if not request.future.done():
+                request.future.set_exception(Closed("the client was closed before a reply came"))
+                request.future.exception()
+        for opening in self._opening_replies:
+            opening.cancel()
 
     async def _open(self) -> None:
         async with self._opening:
@@ -90,33 +98,78 @@ class ReplyInbox:
                 self._subscription = inbox.on(self._replied)
 
     def _replied(self, reply: Event) -> None:
-        future = self._waiting.get(reply.headers.get(REQUEST, ""))
-        if future is None or future.done():
+        number = reply.headers.get(REQUEST, "")
+        request = self._waiting.get(number)
+        if request is None or request.future.done():
             return
-        if (failure := reply.headers.get(FAILED)) is not None:
-            future.set_exception(RequestFailed(failure, hint="the log of the responder has the traceback"))
-        else:
-            future.set_result(reply)
+        if request.unseal is None:
+            _settle(request, reply)
+            return
+        opening = asyncio.get_running_loop().create_task(self._open_reply(request, reply, number))
+        self._opening_replies.add(opening)
+        opening.add_done_callback(self._opening_replies.discard)
+
+    async def _open_reply(self, request: _Request, reply: Event, number: str) -> None:
+        """Open a reply. One that does not open, or was sealed for another request, is ignored."""
+        from plait_crypto import Unopenable
+
+        assert request.unseal is not None
+        try:
+            opened = await open_reply(request.unseal, reply)
+        except Unopenable as error:
+            logger.warning("a reply does not open: %s", error.why)
+            return
+        told = opened.headers
+        if not request.future.done() and (told.get(REQUEST), told.get(REPLY_TO)) == (number, self._token):
+            _settle(request, opened)
 
 
-async def publish_reply(client: Publisher, request: Event, reply: object, payload: bytes) -> None:
+@dataclass(frozen=True, slots=True)
+class _Request:
+    future: asyncio.Future[Event]
+    unseal: Unsealing | None
+
+
+def _settle(request: _Request, reply: Event) -> None:
+    if (failure := reply.headers.get(FAILED)) is not None:
+        request.future.set_exception(RequestFailed(failure, hint="the log of the responder has the traceback"))
+    else:
+        request.future.set_result(reply)
+
+
+async def publish_reply(client: Publisher, request: Event, reply: object, payload: bytes, seal: Seal | None) -> None:
     """Publish the reply to a request, with the request's priority."""
     if REPLY_TO not in request.headers:
         raise EventInvalid(f"event {request.id} expects no reply", hint="it was published, not requested")
+    if request.verified is not None and seal is None:
+        raise ArgumentInvalid(
+            "a reply in the clear to a sealed request", hint="seal it: event.reply(..., seal=plait.Seal(ring))"
+        )
     parts, payload = event_parts(reply, payload)
-    await _publish_to(client, request, parts, payload, {})
+    await _publish_to(client, request, parts, payload, {}, seal)
 
 
 async def publish_failure(client: Publisher, event: Event, error: Exception) -> None:
-    """Publish a reply with the error that the handling of an event raised. Do nothing if the event is not a request."""
-    if REPLY_TO in event.headers:
+    """Publish a reply with the error that the handling of an event raised. Do nothing if the event is not a request.
+
+    A sealed request gets none, for there is no ring to seal it with: the requester times out.
+    """
+    if REPLY_TO in event.headers and event.verified is None:
         text = f"{type(error).__name__}: {error}".rstrip(": ").encode("utf-8", "replace").decode()
-        await _publish_to(client, event, {}, b"", {FAILED: text[:FAILURE_CHARACTERS_MAX]})
+        await _publish_to(client, event, {}, b"", {FAILED: text[:FAILURE_CHARACTERS_MAX]}, None)
 
 
 async def _publish_to(
-    client: Publisher, request: Event, parts: Mapping[str, object], payload: bytes, headers: Mapping[str, str]
+    client: Publisher,
+    request: Event,
+    parts: Mapping[str, object],
+    payload: bytes,
+    headers: Mapping[str, str],
+    seal: Seal | None,
 ) -> None:
     given = request.headers
     named = {REQUEST: given.get(REQUEST, ""), **headers}
-    await client.publish({**parts, REPLY: given[REPLY_TO]}, payload, headers=named, priority=request.priority)
+    options: PublishOptions = {"headers": named, "priority": request.priority}
+    if seal is not None:
+        options |= {"seal": seal, "headers": {**named, REPLY_TO: given[REPLY_TO]}}
+    await client.publish({**parts, REPLY: given[REPLY_TO]}, payload, **options)

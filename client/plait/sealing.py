@@ -1,88 +1,108 @@
 """Sealed events in the SDK (thesis ch. 5): sealing before an event is numbered, opening when the application takes it.
 
 Between publisher and subscriber a sealed event is an ordinary one. Its attributes are the clear ones and `$sealed`,
-which names the realm; its payload holds the rest. Brokers route it by the clear attributes. The `Reader` evaluates
-conditions on hidden attributes after opening. Key rings come from `plait_keyserver.Membership`. `plait_crypto` is
-imported only when a ring is used.
+which names the realm; its payload holds the rest, headers included. Brokers route by `$sealed`, by the attributes that
+the schema declares clear, and by those that a subscriber reveals. The `Reader` evaluates the whole filter after
+opening. Key rings come from `plait_keyserver.Membership`. `plait_crypto` is imported only when a ring is used.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from plait_core import Attributes, EventId, EventInvalid, Filter, FilterTooComplex, Value
 from plait_core.filters.ast import And as Conjunction
 from plait_core.filters.ast import Compare, Constant, Expr, Not, Or, Presence, conjoin, disjoin, push_not
 from plait_core.sealed_opening import SEALED
+from plait_core.values import REPLY, is_name
 
 from .errors import ArgumentInvalid
-from .event import Event, Source, Verified
+from .event import Event, Source, Verified, moment
 from .options.conversion import event_parts, plain_attributes
+from .options.rings import Seal, Unsealing
+from .options.settings import DepositKind
+from .protocol.session_holes import SessionHoles
 from .protocol.subscription_state import Arrival
 
 if TYPE_CHECKING:
-    from plait_crypto import Draft, Opened, Realm
+    from plait_crypto import Opened, Realm
+
+    from .options.keyword_options import SubscribeOptions
+
+DEPOSITS: Final = ("exact", "coarse", "nothing")
+"""What a subscription may give brokers to test tags with."""
 
 DECLINED_MAX: Final = 1024
 """Opened events that wait to be delivered again after `nak`. They are kept because a ring opens nothing twice."""
 
 
-class Sealing(Protocol):
-    """A key ring that seals: the interface of PublisherRing."""
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What is sealed with an event beside attributes and payload."""
 
-    @property
-    def realm(self) -> Realm: ...
-    async def seal(self, draft: Draft) -> tuple[Attributes, bytes]: ...
-
-
-class Unsealing(Protocol):
-    """A key ring that opens: the interface of SubscriberRing."""
-
-    @property
-    def realm(self) -> Realm: ...
-    @property
-    def deposit(self) -> bytes: ...
-    @property
-    def watchers(self) -> list[Callable[[], None]]: ...
-    async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened: ...
+    lifetime_us: int
+    priority: int
+    headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, eq=False)
-class Seal:
-    """The key ring that seals an event, and the attributes to hide from brokers. `hidden=None` hides all of them."""
-
-    ring: Sealing
-    hidden: Collection[str] | None = None
-
-
-async def sealed(seal: object, event: object, payload: bytes, publisher: int) -> tuple[Attributes, bytes]:
+async def sealed(
+    seal: object, event: object, payload: bytes, publisher: int, metadata: Metadata
+) -> tuple[Attributes, bytes]:
     """Seal an event. Return the attributes and the payload that are sent."""
     if not isinstance(seal, Seal):
         raise ArgumentInvalid(f"seal={seal!r:.80}", hint="give a plait.Seal")
     from plait_crypto import Draft
+    from plait_crypto import Metadata as SealedMetadata
 
     parts, payload = event_parts(event, payload)
-    attributes = plain_attributes(parts)
+    attributes = dict(plain_attributes(parts))
     if SEALED in attributes:
         raise EventInvalid(f"{SEALED} is Plait's own")
-    draft = Draft(attributes, bytes(payload), hidden=seal.hidden, bound=_bound(publisher))
+    reply = {REPLY: attributes.pop(REPLY)} if REPLY in attributes else {}  # brokers route a reply by it
+    told = SealedMetadata(0, metadata.lifetime_us, metadata.priority, metadata.headers)
+    draft = Draft(attributes, bytes(payload), hidden=_hidden(seal, attributes), bound=_bound(publisher), metadata=told)
     clear, parcel = await seal.ring.seal(draft)
-    return {**clear, SEALED: seal.ring.realm.short_name.hex()}, parcel
+    return {**clear, **reply, SEALED: seal.ring.realm.short_name.hex()}, parcel
 
 
-def routed(filter: Filter, realm: Realm) -> Filter:
-    """Return the filter that brokers route by. It matches every sealed event of the realm that may match `filter`."""
-    of_realm = Compare(SEALED, "==", realm.short_name.hex())
-    found = Filter(conjoin([of_realm, _relaxed(filter.expr)]))
+def _hidden(seal: Seal, attributes: Attributes) -> Collection[str]:
+    """Return the attributes of an event to hide. Brokers route by those that the schema declares clear."""
+    clear = seal.ring.realm.schema.clear
+    if seal.hidden is None:
+        return [name for name in attributes if name not in clear]
+    if wrong := sorted(clear.intersection(seal.hidden)):
+        raise ArgumentInvalid(f"{wrong[0]} cannot be hidden", hint="the schema declares it clear: brokers route by it")
+    return seal.hidden
+
+
+def routed(filter: Filter, realm: Realm, reveal: frozenset[str] = frozenset()) -> Filter:
+    """Return the filter that brokers route by. It matches every sealed event of the realm that may match `filter`.
+
+    It has conditions on attributes that the schema declares clear, and on those in `reveal`, and no others.
+    """
+    of_realm = _of_realm(realm)
+    found = Filter(conjoin([of_realm, _relaxed(filter.expr, realm.schema.clear, reveal)]))
     try:
         _ = found.normal
     except FilterTooComplex:  # brokers then send more events, and the reader filters them
         return Filter(of_realm)
     return found
+
+
+def reader(filter: Filter, ring: object, options: SubscribeOptions, durable: str) -> Reader:
+    """Return the reader of a subscription with these options."""
+    reveal, deposit = options.get("reveal", ()), options.get("deposit", "exact")
+    return Reader(filter, ring, reveal=reveal, deposit=deposit, durable=durable)
+
+
+async def open_reply(ring: Unsealing, reply: Event) -> Event:
+    """Open the reply to a request; raise Unopenable if it is not sealed for this ring."""
+    return UnsealedEvent(reply._arrival, reply._source, await _opened(ring, reply))
 
 
 class Reader:
@@ -91,24 +111,30 @@ class Reader:
     If a reading task is cancelled while an event is being opened, the next reading task gets that event.
     """
 
-    def __init__(self, filter: Filter, ring: object) -> None:
-        if not hasattr(ring, "open") or not hasattr(ring, "realm"):
-            raise ArgumentInvalid(f"unseal={ring!r:.80}", hint="give a ring of plait_keyserver.Membership")
-        self._ring = cast("Unsealing", ring)
-        filter.check_satisfiable()  # brokers see a weaker filter, and could not tell
-        self._filter = filter
+    def __init__(
+        self, filter: Filter, ring: object, *, reveal: object = (), deposit: object = "exact", durable: str = ""
+    ) -> None:
+        self._ring = usable_ring(ring)
+        self._reveal = _names(reveal)
+        if deposit not in DEPOSITS:
+            raise ArgumentInvalid(f"deposit={deposit!r:.80}", hint=" or ".join(f'"{each}"' for each in DEPOSITS))
+        self._deposit: DepositKind = deposit
+        self._holes = SessionHoles()
+        self._durable = bool(durable)
+        self._unsettled: dict[EventId, tuple[bytes, int]] = {}
+        """Of a durable subscription, the events that were opened and are not acknowledged yet."""
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
         self._declined: dict[EventId, Opened] = {}
-
-    @property
-    def routed(self) -> Filter:
+        self.routed = self.change(filter)
         """The filter that brokers route by."""
-        return routed(self._filter, self._ring.realm)
+        _ = self.deposit  # raises SealInvalid here rather than when the keys change
+        if durable:
+            self._ring.keep_record(durable)
 
     @property
     def deposit(self) -> bytes:
         """The routing tokens with which brokers test tags."""
-        return self._ring.deposit
+        return self._ring.deposit(self._deposit)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever the ring's keys change. Return a function that ends this."""
@@ -118,8 +144,10 @@ class Reader:
 
     def change(self, filter: Filter) -> Filter:
         """Replace the filter. Return the new filter that brokers route by."""
-        filter.check_satisfiable()
+        filter.check_satisfiable()  # brokers see a weaker filter, and could not tell
         self._filter = filter
+        self.routed = routed(filter, self._ring.realm, self._reveal)
+        self._reads_all = self.routed.text == Filter(_of_realm(self._ring.realm)).text
         return self.routed
 
     @property
@@ -148,9 +176,30 @@ class Reader:
             if not isinstance(error, Unopenable):
                 raise
             return event, "" if error.why == "not_covered" else error.why
+        if self._reads_all and opened.session:  # else brokers leave out events of a session, and nobody can tell
+            self._holes.saw(opened.session, opened.number, asyncio.get_running_loop().time())
+        if self._durable:
+            self._unsettled[event.id] = opened.session, opened.number
         if not self._filter.matches(opened.attributes):
             return event, ""
         return event, UnsealedEvent(event._arrival, event._source, opened)
+
+    def settle(self, event: Event) -> None:
+        """Record that an event is acknowledged: it is a replay if it comes again, in a later process too."""
+        if (seen := self._unsettled.pop(event.id, None)) is not None:
+            self._ring.settle(*seen)
+
+    def settle_up_to(self, event: Event) -> None:
+        """Record that an event and all that were opened before it are acknowledged."""
+        for id in list(self._unsettled) if event.id in self._unsettled else ():
+            self._ring.settle(*self._unsettled.pop(id))
+            if id == event.id:
+                return
+
+    @property
+    def holes(self) -> SessionHoles:
+        """The numbers of sessions, with those that are missing."""
+        return self._holes
 
     def decline(self, event: Event) -> None:
         """Keep the opened form of an event that will be delivered again."""
@@ -166,8 +215,7 @@ class Reader:
     async def _open(self, event: Event) -> Opened:
         if (opened := self._declined.pop(event.id, None)) is not None:
             return opened
-        clear = {name: value for name, value in event.items() if name != SEALED}
-        return await self._ring.open(clear, event.payload, _bound(event.publisher))
+        return await _opened(self._ring, event)
 
 
 class UnsealedEvent(Event):
@@ -201,6 +249,27 @@ class UnsealedEvent(Event):
         return self.opened.payload
 
     @property
+    def headers(self) -> dict[str, str]:
+        """The headers that the publisher sealed. Brokers could not read them."""
+        return dict(self.opened.metadata.headers)
+
+    @property
+    def priority(self) -> int:
+        """The priority that the publisher sealed."""
+        return self.opened.metadata.priority
+
+    @property
+    def published_at(self) -> datetime:
+        """The publication time that the publisher sealed, by its clock."""
+        return moment(self.opened.metadata.published_us)
+
+    @property
+    def lifetime_left(self) -> float | None:
+        """Seconds of the sealed lifetime that were left on arrival, or None without a limit."""
+        lifetime_us = self.opened.metadata.lifetime_us
+        return (lifetime_us - self._arrival[0].delay_us) / 1_000_000 if lifetime_us else None
+
+    @property
     def verified(self) -> Verified:
         """The signer."""
         opened = self.opened
@@ -208,21 +277,48 @@ class UnsealedEvent(Event):
         return Verified(opened.publisher, opened.epoch, named)
 
 
-def _relaxed(expr: Expr) -> Expr:
-    """Relax each atom to "or the attribute is absent". The result is never false where `expr` may hold on hidden
-    attributes."""
+def usable_ring(ring: object) -> Unsealing:
+    """Return a ring that opens; raise ArgumentInvalid for anything else."""
+    if not hasattr(ring, "open") or not hasattr(ring, "realm"):
+        raise ArgumentInvalid(f"unseal={ring!r:.80}", hint="give a ring of plait_keyserver.Membership")
+    return cast("Unsealing", ring)
+
+
+def _names(reveal: object) -> frozenset[str]:
+    names = reveal if isinstance(reveal, Collection) and not isinstance(reveal, str) else [reveal]
+    if names == [reveal] or not all(isinstance(name, str) and is_name(name) for name in names):
+        raise ArgumentInvalid(f"reveal={reveal!r:.80}", hint='a list of attribute names: reveal=["symbol"]')
+    return frozenset(names)
+
+
+async def _opened(ring: Unsealing, event: Event) -> Opened:
+    clear = {name: value for name, value in event.items() if name not in (SEALED, REPLY)}
+    return await ring.open(clear, event.payload, _bound(event.publisher))
+
+
+def _of_realm(realm: Realm) -> Expr:
+    return Compare(SEALED, "==", realm.short_name.hex())
+
+
+def _relaxed(expr: Expr, clear: frozenset[str], reveal: frozenset[str]) -> Expr:
+    """Relax each condition that brokers must not see or cannot decide. The result is never false where `expr` may hold.
+
+    A revealed attribute may be hidden in an event all the same, so its condition becomes "or the attribute is absent".
+    """
     match expr:
         case Conjunction(parts, column):
-            return conjoin([_relaxed(part) for part in parts], column)
+            return conjoin([_relaxed(part, clear, reveal) for part in parts], column)
         case Or(parts, column):
-            return disjoin([_relaxed(part) for part in parts], column)
+            return disjoin([_relaxed(part, clear, reveal) for part in parts], column)
         case Not(part):
-            return _relaxed(push_not(part))
-        case Constant() | Presence(_, False):
+            return _relaxed(push_not(part), clear, reveal)
+        case Constant():
             return expr
-        case Presence(_, True):
-            return Constant(True)
-    return disjoin([expr, Presence(expr.attr, False)])
+    if expr.attr in clear:
+        return expr
+    if expr.attr not in reveal or (isinstance(expr, Presence) and expr.present):
+        return Constant(True)
+    return expr if isinstance(expr, Presence) else disjoin([expr, Presence(expr.attr, False)])
 
 
 def _bound(publisher: int) -> bytes:

@@ -19,9 +19,10 @@ from .errors import ArgumentInvalid, Closed, Error, Timeout
 from .event import Event
 from .options.durations import Duration, seconds
 from .options.limits import YIELD_EVERY
+from .options.rings import Seal
 from .options.settings import FilterLike
 from .options.validation import timeout_s, usable_filter
-from .protocol.notices import Notice
+from .protocol.notices import Gap, Notice
 from .protocol.subscription_state import Arrival, Phase, SubscriptionState, SubscriptionStats
 from .sealing import Reader, UnsealedEvent
 
@@ -35,7 +36,7 @@ class SubscriptionOwner(Protocol):
     """The part of a client that its subscriptions use."""
 
     def broker_name(self, broker: int) -> str | None: ...
-    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None: ...
+    async def reply_to(self, request: Event, reply: object, payload: bytes, seal: Seal | None) -> None: ...
     async def reply_failure(self, event: Event, error: Exception) -> None: ...
     def forget_subscription(self, subscription: Subscription[Any]) -> None: ...
 
@@ -77,6 +78,7 @@ class Subscription(Generic[T]):
         self._turn = YIELD_EVERY
         self._last: Event | None = None
         driver.readers[state.id] = self._wake
+        self._hole_timer: asyncio.TimerHandle | None = None
         self._unwatch = None if unseal is None else unseal.watch(self._keys_changed)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -185,6 +187,8 @@ class Subscription(Generic[T]):
 
     def ack_up_to(self, event: Event) -> None:
         """Acknowledge this event and all earlier ones."""
+        if self._unseal is not None:
+            self._unseal.settle_up_to(event)
         self._state.acknowledge_up_to(event._arrival[2])
         self._driver.pump()
 
@@ -214,6 +218,8 @@ class Subscription(Generic[T]):
     async def close(self, *, forget: bool = False) -> None:
         """End now and discard queued events. `forget`: also give up the place of a durable subscription."""
         for event in list(self._held.values()):
+            if self._unseal is not None:
+                self._unseal.settle(event)
             self._state.acknowledge(event._arrival[2])
         await self._close(forget=forget)
 
@@ -246,6 +252,8 @@ class Subscription(Generic[T]):
 
     def acknowledge(self, event: Event) -> None:
         """Acknowledge one event."""
+        if self._unseal is not None:
+            self._unseal.settle(event)
         self._state.acknowledge(event._arrival[2])
         if self._signals.dirty:
             self._driver.pump()
@@ -264,9 +272,9 @@ class Subscription(Generic[T]):
         self._state.requeue(event._arrival)
         self._driver.pump()
 
-    async def reply_to(self, request: Event, reply: object, payload: bytes) -> None:
+    async def reply_to(self, request: Event, reply: object, payload: bytes, seal: Seal | None) -> None:
         """Publish the reply to a request."""
-        await self._client.reply_to(request, reply, payload)
+        await self._client.reply_to(request, reply, payload, seal)
         request._replied = True
 
     async def reply_failure(self, event: Event, error: Exception) -> None:
@@ -347,6 +355,8 @@ class Subscription(Generic[T]):
                     return None
                 reader.begin(Event(taken[0], self))
             event, found = await reader.finish()
+            if reader.holes.next_at is not None:
+                self._watch_holes(reader)
             if not isinstance(found, str):
                 return found
             if found:
@@ -354,6 +364,19 @@ class Subscription(Generic[T]):
             else:
                 self._state.discard_unmatched()
             self.acknowledge(event)
+
+    def _watch_holes(self, reader: Reader) -> None:
+        """Report events of sessions that have been missing for too long, and look again when the next may be."""
+        now = self._driver.loop.time()
+        if (missing := reader.holes.overdue(now)) and self._state.open:
+            self._state.record_gap(Gap("missing", missing), counted=False)
+            self._wake()
+        at = reader.holes.next_at
+        if self._hole_timer is not None:
+            self._hole_timer.cancel()
+        self._hole_timer = None
+        if at is not None and self._state.open:
+            self._hole_timer = self._driver.loop.call_at(at, self._watch_holes, reader)
 
     @property
     def unsealing(self) -> Reader | None:
@@ -462,6 +485,8 @@ class Subscription(Generic[T]):
         state.discard_queue()
         if self._unseal is not None:
             self._unseal.cancel()
+        if self._hole_timer is not None:
+            self._hole_timer.cancel()
         if self._unwatch is not None:
             self._unwatch()
         self._held.clear()

@@ -31,6 +31,7 @@ from .errors import Closed, Error, NotAvailable, Timeout
 from .event import Event as AsyncEvent
 from .options.durations import Duration
 from .options.keyword_options import ConnectOptions, EventOptions, PublishOptions, SubscribeOptions, documented
+from .options.rings import Seal, Unsealing
 from .options.settings import FilterLike
 from .options.validation import timeout_s
 from .protocol.notices import Notice
@@ -100,10 +101,13 @@ class Event(AsyncEvent):
 
     __slots__ = ()
 
-    def reply(self, answer: object, payload: bytes = b"") -> None:  # type: ignore[override]
-        """Reply to a request. Raise EventInvalid when this event is not a request."""
+    def reply(self, answer: object, payload: bytes = b"", *, seal: Seal | None = None) -> None:  # type: ignore[override]
+        """Reply to a request. Raise EventInvalid when this event is not a request.
+
+        - `seal`: seals the reply. The reply to a sealed request needs it.
+        """
         source: Any = self._source
-        source.send_reply(self, answer, payload)
+        source.send_reply(self, answer, payload, seal)
 
 
 class UnsealedEvent(AsyncUnsealedEvent):
@@ -251,13 +255,13 @@ class Subscription(Generic[T]):
             self._held = None
         self._thread.call_soon(self._inner.decline, event)
 
-    async def reply_to(self, request: AsyncEvent, reply: object, payload: bytes) -> None:
+    async def reply_to(self, request: AsyncEvent, reply: object, payload: bytes, seal: Seal | None) -> None:
         """Publish the reply to a request."""
-        await self._inner.reply_to(request, reply, payload)
+        await self._inner.reply_to(request, reply, payload, seal)
 
-    def send_reply(self, request: AsyncEvent, reply: object, payload: bytes) -> None:
+    def send_reply(self, request: AsyncEvent, reply: object, payload: bytes, seal: Seal | None) -> None:
         """Publish the reply to a request, and block until it is sent."""
-        self._thread.call(self._inner.reply_to(request, reply, payload))
+        self._thread.call(self._inner.reply_to(request, reply, payload, seal))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -419,11 +423,18 @@ class Client:
         timeout: Duration = 2.0,
         headers: Mapping[str, str] | None = None,
         priority: int = 0,
+        seal: Seal | None = None,
+        unseal: Unsealing | None = None,
     ) -> AsyncEvent:
         """Publish a request and return the first reply. Raise Timeout when no reply arrives in time, and RequestFailed
-        when the responder raised an exception."""
+        when the responder raised an exception.
+
+        - `seal`, `unseal`: seal the request, and open its reply. A sealed request needs both.
+        """
         return self._thread.call(
-            self._inner.request(event, payload, timeout=timeout, headers=headers, priority=priority)
+            self._inner.request(
+                event, payload, timeout=timeout, headers=headers, priority=priority, seal=seal, unseal=unseal
+            )
         )
 
     def rtt(self, timeout: Duration | None = None) -> float:

@@ -16,22 +16,25 @@ from .authority import Authority
 from .errors import KeyInvalid, KeyMissing, KeyRefused, SealError, SealInvalid, Unopenable
 from .keyring import Keyring
 from .keys import PublisherKeys, RoutingKeys, SubscriberKeys
-from .plaintext import Opened
+from .plaintext import Metadata, Opened
 from .realm import Realm
-from .routing import Router, deposit
+from .routing import DEPOSIT_KINDS, DepositKind, Router, deposit
 from .sealed_payload import PayloadReader, PayloadSealer
 from .sealing import Draft, Sealed, Sealer
 from .sessions import SealedMember, SessionSealer
 
 __all__ = [
+    "DEPOSIT_KINDS",
     "Authority",
     "Credential",
+    "DepositKind",
     "Draft",
     "Epochs",
     "KeyInvalid",
     "KeyMissing",
     "KeyRefused",
     "Keyring",
+    "Metadata",
     "Numbers",
     "OneOf",
     "Opened",

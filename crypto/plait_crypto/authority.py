@@ -20,7 +20,7 @@ from .hazmat import (
     PublisherPair,
     SubscriberPart,
 )
-from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys
+from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys, Tokens
 from .limits import HOLDERS_MAX
 from .realm import Realm
 
@@ -76,12 +76,16 @@ class Authority:
         randomness: Randomness,
         slots: tuple[int, int] | None = None,
         widen: bool = False,
+        coarse: int = 0,
     ) -> SubscriberKeys:
-        """Issue keys to open events that match a filter."""
+        """Issue keys to open events that match a filter.
+
+        With `coarse`, also tokens of credentials that are this many levels wider. They open nothing.
+        """
         self._check(holder, epoch, now_us)
         boxes = self.realm.schema.boxes(filter, slots, widen=widen)
         return SubscriberKeys(
-            self.realm.digest, epoch, tuple(self._subscriber_box(epoch, box, randomness) for box in boxes)
+            self.realm.digest, epoch, tuple(self._subscriber_box(epoch, box, randomness, coarse) for box in boxes)
         )
 
     def _check(self, holder: str, epoch: int, now_us: int) -> None:
@@ -102,7 +106,7 @@ class Authority:
             for row, credentials in enumerate(box)
         )
 
-    def _subscriber_box(self, epoch: int, box: Box, randomness: Randomness) -> SubscriberBox:
+    def _subscriber_box(self, epoch: int, box: Box, randomness: Randomness, coarse: int) -> SubscriberBox:
         identities = [
             self.realm.opens(epoch, row, credential)
             for row, credentials in enumerate(box)
@@ -113,4 +117,11 @@ class Authority:
         rows: Rows[SubscriberPart] = tuple(
             tuple((credential, next(parts)) for credential in credentials) for credentials in box
         )
-        return SubscriberBox(issued.s4, rows)
+        return SubscriberBox(issued.s4, rows, self._coarse_tokens(epoch, box, coarse) if coarse else ())
+
+    def _coarse_tokens(self, epoch: int, box: Box, levels: int) -> Tokens:
+        wider = self.realm.schema.wider(box, levels)
+        return tuple(
+            tuple(self._issuer.token(self.realm.opens(epoch, row, credential)) for credential in credentials)
+            for row, credentials in enumerate(wider)
+        )

@@ -25,6 +25,7 @@ from .hazmat.capsule import capsule_bytes
 from .hazmat.hashing import DIGEST_BYTES
 from .hazmat.scheme import signature_bytes
 from .limits import BATCH_MAX, BODY_BYTES_MAX, PLACES_MAX, ROWS_MAX
+from .plaintext import PLAINTEXT_HEAD_BYTES
 
 VERSION: Final = 2
 EVENT, OPENING, MEMBER = 1, 2, 3
@@ -167,7 +168,8 @@ def signature_box_bytes(rows: int) -> int:
 
 def overhead_bytes(shape: Shape) -> int:
     """Return the bytes that sealing adds to hidden attributes and payload."""
-    return _HEAD.size + 1 + len(shape) + capsule_bytes(shape) + signature_box_bytes(len(shape)) + AEAD_BYTES + 4
+    fixed = AEAD_BYTES + PLAINTEXT_HEAD_BYTES
+    return _HEAD.size + 1 + len(shape) + capsule_bytes(shape) + signature_box_bytes(len(shape)) + fixed
 
 
 def proof_digests(leaves: int) -> int:

@@ -25,7 +25,8 @@ UnopenableReason: TypeAlias = Literal[
     "stale_epoch",  # its epoch, or its session, is over or has not begun
     "missing_key",  # the ring has no keys of its epoch
     "not_covered",  # the ring has keys of its epoch, which open other events
-    "replayed",
+    "replayed",  # it was opened before, or published before this ring can tell
+    "expired",  # its sealed lifetime is over
 ]
 """The reason why an event does not open here."""
 

@@ -6,7 +6,7 @@ publisher's or not on this event, an epoch that is over or has not begun, a repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cryptography.exceptions import InvalidTag
@@ -18,7 +18,7 @@ from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.values import check_attributes
 
 from .attributes.credentials import Credential
-from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, Envelope, Member, kind_of, shape_text
+from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, SESSION_BYTES, Envelope, Member, kind_of, shape_text
 from .errors import KeyInvalid, SealInvalid, Unopenable
 from .hazmat import Rejected, Scheme, SignatureInvalid, SubscriberPart
 from .hazmat.hashing import derive, digest
@@ -27,12 +27,15 @@ from .keys import SubscriberBox, SubscriberKeys
 from .limits import EPOCH_KEYS_MAX
 from .plaintext import Opened, Plaintext, bound_digest
 from .realm import Realm
-from .routing import deposit
+from .routing import DepositKind, deposit
 from .sealing import KEY_BYTES, NONCE, body_digest, signed_message
 from .session_readers import OpenSessions
 
 PUBLISHERS_MAX: Final = 65_536
-"""Publishers whose sequence numbers are remembered."""
+"""Sessions, and publishers of single events, whose numbers are remembered."""
+
+CLOCKS_DIFFER_US: Final = 5_000_000
+"""Microseconds by which the clocks of publisher and reader may differ before an event counts as expired."""
 
 Chosen: TypeAlias = tuple[Credential, SubscriberPart]
 
@@ -40,12 +43,14 @@ Chosen: TypeAlias = tuple[Credential, SubscriberPart]
 class Keyring:
     """The keys of one reader. Not thread-safe."""
 
-    def __init__(self, realm: Realm, credentials_kept: int = CREDENTIALS_KEPT) -> None:
+    def __init__(self, realm: Realm, credentials_kept: int = CREDENTIALS_KEPT, *, since_us: int = 0) -> None:
         self.realm = realm
         self._scheme = Scheme(realm.parameters, credentials_kept)
         self._keys: list[SubscriberKeys] = []
         self._seen = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
         self._sessions = OpenSessions(realm)
+        self.since_us = since_us
+        """Events that were published earlier are refused as replays."""
 
     def add(self, keys: SubscriberKeys) -> None:
         """Add keys to the ring."""
@@ -71,17 +76,22 @@ class Keyring:
         """Return the epochs of its keys."""
         return {keys.epoch for keys in self._keys}
 
-    def deposit(self) -> bytes:
-        """Return the routing part of all keys, with which brokers test tags. It opens nothing."""
-        groups = self.realm.parameters.groups
-        return deposit(groups, [keys.routing(groups) for keys in self._keys])
+    def deposit(self, kind: DepositKind = "exact") -> bytes:
+        """Return the tokens of all keys, with which brokers test tags. They open nothing.
 
-    def knows(self, envelope: bytes) -> bool:
-        """Return whether an event opens without a new session: it needs none, or its session is open.
-
-        May raise Unopenable.
+        Raise SealInvalid if they are too many, or if the keys have no coarse ones.
         """
-        return kind_of(envelope) != MEMBER or Member.decode(envelope).head.session in self._sessions
+        if kind == "nothing":
+            return b""
+        groups = self.realm.parameters.groups
+        return deposit(groups, [keys.routing(groups, coarse=kind == "coarse") for keys in self._keys])
+
+    def knows(self, envelope: bytes, opening: bytes) -> bool:
+        """Return whether an event of a session opens without a pairing, because the session is open.
+
+        Raise Unopenable if `opening` does not begin its session.
+        """
+        return self._sessions.is_open(Member.decode(envelope).head.session, opening)
 
     def open(
         self, clear: Mapping[str, Value], envelope: bytes, *, now_us: int, randomness: Randomness, bound: bytes = b""
@@ -99,9 +109,24 @@ class Keyring:
             opened, _ = self._open(Envelope.decode(envelope), checked, clear_digest, now_us, randomness)
         else:
             raise Unopenable
-        if self._seen.see(opened.publisher, opened.sequence) in (Sighting.DUPLICATE, Sighting.STALE):
+        self._check_time(opened, now_us)
+        if self._seen.see(*_identity(opened)) in (Sighting.DUPLICATE, Sighting.STALE):
             raise Unopenable("replayed")
         return opened
+
+    def remember(self, seen: Iterable[tuple[bytes, int]]) -> None:
+        """Take the record of all events that earlier processes have seen. Those are replays, and no others."""
+        for session, number in seen:
+            self._seen.see(_source(session), number)
+        self.since_us = 0
+
+    def _check_time(self, opened: Opened, now_us: int) -> None:
+        """Refuse an event whose lifetime is over, or that a ring without a record may have seen in an earlier life."""
+        told = opened.metadata
+        if told.lifetime_us and now_us > told.published_us + told.lifetime_us + CLOCKS_DIFFER_US:
+            raise Unopenable("expired")
+        if told.published_us < self.since_us:
+            raise Unopenable("replayed")
 
     def begin(self, opening: bytes, *, now_us: int, randomness: Randomness) -> None:
         """Open a session, so that its events open from now on; raise Unopenable if it does not open. Idempotent."""
@@ -138,7 +163,8 @@ class Keyring:
         except (Rejected, InvalidTag, SignatureInvalid, SealInvalid):
             raise Unopenable from None
         named = tuple(zip(self.realm.schema.rows, credentials, strict=True))
-        found = Opened(attributes, contents.payload, head.publisher, head.sequence, head.epoch, grant, named)
+        told = contents.metadata
+        found = Opened(attributes, contents.payload, head.publisher, head.sequence, head.epoch, grant, named, told)
         return found, secret
 
     def _check_head(self, envelope: Envelope, now_us: int) -> None:
@@ -219,3 +245,13 @@ class Keyring:
         signer, made = signature[: GRANT_BYTES + rows], signature[GRANT_BYTES + rows :]
         self._scheme.verify(signed_message(message, signer), identities, made, randomness)
         return grant, credentials
+
+
+def _identity(opened: Opened) -> tuple[int, int]:
+    """Return the source and number by which an event is recognised when it comes again."""
+    return (_source(opened.session), opened.number) if opened.session else (opened.publisher, opened.sequence)
+
+
+def _source(session: bytes) -> int:
+    """Return the number of a session: above all publisher ids, which have 64 bits."""
+    return int.from_bytes(session, "big") | 1 << 8 * SESSION_BYTES

@@ -4,7 +4,9 @@ A grant's filter is a union of boxes, and each box has keys of its own, bound to
 sign only events of one conjunction of the filter, never a mixture of two. Routing keys are the part of a subscriber's
 keys for brokers: they test for matches, and open nothing.
 
-    version, kind, realm, epoch, owner, boxes;  box = [S4] row...;  row = count, (place, label, points)...
+    version, kind, realm, epoch, owner, boxes;  box = [S4] row... [coarse tokens]
+    row = count, (place, label, points)...
+    coarse tokens: 0, or 1 and for each row count, tokens...
     routing keys: row = count, tokens...
 
 Routing keys name no places. Random points fill all rows of a box to one power of two, so that they tell neither how
@@ -20,7 +22,7 @@ from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
 from .attributes.credentials import Credential
-from .errors import KeyInvalid
+from .errors import KeyInvalid, SealInvalid
 from .hazmat import Groups, PublisherPair, SubscriberPart
 from .hazmat.backend import G2, G2_BYTES
 from .hazmat.hashing import TO_G2, digest
@@ -72,6 +74,8 @@ class SubscriberBox:
 
     s4: G2
     rows: Rows[SubscriberPart]
+    coarse: Tokens = ()
+    """Tokens of wider credentials for each row, if the policy allows them. They open nothing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -87,7 +91,10 @@ class SubscriberKeys:
         encode = groups.g2.encode
         head = _HEAD.pack(VERSION, _SUBSCRIBER, self.realm, self.epoch, 0, *_sizes([box.rows for box in self.boxes]))
         boxes = (
-            encode(box.s4) + _encode_rows(box.rows, lambda part: b"".join(map(encode, (part.s1, part.s2, part.s3))))
+            encode(box.s4)
+            + _encode_rows(box.rows, lambda part: b"".join(map(encode, (part.s1, part.s2, part.s3))))
+            + bytes((bool(box.coarse),))
+            + _encode_tokens(groups, box.coarse)
             for box in self.boxes
         )
         return head + b"".join(boxes)
@@ -101,13 +108,19 @@ class SubscriberKeys:
         def part() -> SubscriberPart:
             return SubscriberPart(reader.point(), reader.point(), reader.point())
 
-        found = tuple(SubscriberBox(reader.point(), reader.rows(rows, part)) for _ in range(boxes))
+        found = tuple(SubscriberBox(reader.point(), reader.rows(rows, part), reader.coarse(rows)) for _ in range(boxes))
         reader.end()
         return cls(realm, epoch, found)
 
-    def routing(self, groups: Groups) -> RoutingKeys:
-        """Return the part for brokers: S3 of each credential among random points."""
-        return RoutingKeys(self.realm, self.epoch, tuple(_tokens(groups, box) for box in self.boxes))
+    def routing(self, groups: Groups, *, coarse: bool = False) -> RoutingKeys:
+        """Return the part for brokers: S3 of each credential, or of wider ones, among random points."""
+        if coarse and not all(box.coarse for box in self.boxes):
+            raise SealInvalid(
+                "these keys have no coarse tokens",
+                hint="the key server's policy must allow them: `coarse = 2` for the holder, two levels wider",
+            )
+        tokens = (_filled(groups, box, box.coarse if coarse else _exact(box)) for box in self.boxes)
+        return RoutingKeys(self.realm, self.epoch, tuple(tokens))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -121,8 +134,7 @@ class RoutingKeys:
     def encode(self, groups: Groups) -> bytes:
         """Return the encoded keys."""
         head = _HEAD.pack(VERSION, _ROUTING, self.realm, self.epoch, 0, len(self.boxes), len(self.boxes[0]))
-        rows = (row for box in self.boxes for row in box)
-        return head + b"".join(b"".join([_COUNT.pack(len(row)), *map(groups.g2.encode, row)]) for row in rows)
+        return head + b"".join(_encode_tokens(groups, box) for box in self.boxes)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> RoutingKeys:
@@ -158,6 +170,12 @@ class _Reader:
             raise KeyInvalid("more credentials than are ever issued")
         return found
 
+    def coarse(self, rows: int) -> Tokens:
+        (given,) = self._take(1)
+        if given > 1:
+            raise KeyInvalid("keys of an impossible shape")
+        return tuple(self.tokens() for _ in range(rows)) if given else ()
+
     def tokens(self) -> tuple[G2, ...]:
         return tuple(self.point() for _ in range(self._count()))
 
@@ -192,23 +210,31 @@ class _Reader:
         return taken
 
 
-def _tokens(groups: Groups, box: SubscriberBox) -> Tokens:
+def _exact(box: SubscriberBox) -> Tokens:
+    return tuple(tuple(part.s3 for _, part in row) for row in box.rows)
+
+
+def _filled(groups: Groups, box: SubscriberBox, tokens: Tokens) -> Tokens:
     """Return the tokens of each row, filled to one power of two, in an order that tells nothing."""
     encode = groups.g2.encode
-    most = max(map(len, box.rows))
+    most = max(map(len, tokens))
     filled = 1 << (most - 1).bit_length()
     secret = encode(box.s4)
     rows = []
-    for number, row in enumerate(box.rows):
+    for number, row in enumerate(tokens):
         places = (place.to_bytes(2, "big") for place in range(len(row), filled))
         labels = (digest(b"filler", secret, bytes((number,)), place) for place in places)
         fillers = [groups.hash_to_g2(label, TO_G2) for label in labels]
-        rows.append(tuple(sorted([*(part.s3 for _, part in row), *fillers], key=encode)))
+        rows.append(tuple(sorted([*row, *fillers], key=encode)))
     return tuple(rows)
 
 
 def _sizes(boxes: tuple[Rows[K], ...] | list[Rows[K]]) -> tuple[int, int]:
     return len(boxes), len(boxes[0])
+
+
+def _encode_tokens(groups: Groups, tokens: Tokens) -> bytes:
+    return b"".join(b"".join([_COUNT.pack(len(row)), *map(groups.g2.encode, row)]) for row in tokens)
 
 
 def _encode_rows(rows: Rows[K], encode: Callable[[K], bytes]) -> bytes:

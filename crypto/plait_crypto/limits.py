@@ -34,8 +34,8 @@ KEYS_BYTES_MAX: Final = 8 * 1024 * 1024
 LABEL_BYTES_MAX: Final = 16 * 1024 + 1
 """Bytes of a credential's label: the longest is a whole text value."""
 
-BODY_BYTES_MAX: Final = 1024 * 1024 + 64 * 1024 + 32
-"""Bytes of the encrypted part of an envelope: the largest payload, all attributes, and the overhead of encryption."""
+BODY_BYTES_MAX: Final = 1280 * 1024
+"""Bytes of the encrypted part of an envelope: the largest payload, all attributes and headers, padded."""
 
 BATCH_MAX: Final = 64
 """Events under one root: their proofs are six digests, and a signature costs each a microsecond or two."""

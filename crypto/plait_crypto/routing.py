@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import Fit
@@ -24,6 +24,13 @@ from .hazmat.backend import G1, G2, PointInvalid
 from .keys import RoutingKeys
 from .limits import DEPOSITS_KEPT, TAGS_KEPT
 
+DepositKind: TypeAlias = Literal["exact", "coarse", "nothing"]
+"""What a subscription gives brokers to test tags with."""
+
+EPOCH_BYTES_MAX: Final = DEPOSIT_BYTES_MAX // 2
+"""Bytes of the tokens of one epoch: while two epochs overlap, a deposit has the tokens of both."""
+
+DEPOSIT_KINDS: Final[tuple[DepositKind, ...]] = ("exact", "coarse", "nothing")
 _LENGTH: Final = Struct(">I")
 
 
@@ -31,9 +38,9 @@ def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
     """Encode the deposit of a subscription, newest epochs first; raise SealInvalid if it is too large."""
     encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
     found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
-    if len(found) > DEPOSIT_BYTES_MAX:
+    if any(_LENGTH.size + len(each) > EPOCH_BYTES_MAX for each in encoded) or len(found) > DEPOSIT_BYTES_MAX:
         raise SealInvalid(
-            f"a deposit of {len(found)} bytes; brokers take {DEPOSIT_BYTES_MAX}",
+            f"a deposit of {max(map(len, encoded))} bytes; brokers take {EPOCH_BYTES_MAX} for one epoch",
             hint='deposit="coarse" gives brokers fewer tokens, deposit="nothing" gives them none: '
             "they then send events that the filter does not match, which the reader drops",
         )

@@ -7,7 +7,7 @@ session skip the opening. `plait_core.sealed_opening` has the layout.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plait_core import Attributes, Randomness
 from plait_core.sealed_opening import SEALED_HEAD, SEALED_VERSION, opening_of
@@ -52,13 +52,18 @@ class PayloadSealer:
         self._openings: OrderedDict[bytes, bytes] = OrderedDict()
         self._sequence = 0
 
+    def forget(self) -> None:
+        """Begin new sessions: this process is the child of a fork."""
+        self._sessions.forget()
+        self._openings.clear()
+
     def cheap(self, draft: Draft, now_us: int) -> bool:
         """Return whether sealing costs no pairing, because the event's session is in use."""
         return self._sessions.ready(dict(draft.attributes), now_us)
 
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload. The draft's own sequence number is ignored."""
-        numbered = Draft(draft.attributes, draft.payload, self._sequence + 1, draft.hidden, draft.bound)
+        numbered = replace(draft, sequence=self._sequence + 1)
         (member,) = self._sessions.seal([numbered], now_us=now_us, randomness=randomness)
         self._sequence += 1
         if member.opening is not None:
@@ -85,7 +90,7 @@ class PayloadReader:
         """Return whether opening costs no pairing: its session is open, or is known not to open."""
         try:
             sealed = SealedPayload.decode(payload)
-            known = self.keyring.knows(sealed.envelope)
+            known = self.keyring.knows(sealed.envelope, sealed.opening)
         except Unopenable:
             return True
         return known or self._refused(session_name(sealed.opening)) is not None
@@ -95,7 +100,7 @@ class PayloadReader:
     ) -> Opened:
         """Open an event, or raise Unopenable."""
         sealed = SealedPayload.decode(payload)
-        if not self.keyring.knows(sealed.envelope):
+        if not self.keyring.knows(sealed.envelope, sealed.opening):
             self._begin(sealed, now_us, randomness)
         return self.keyring.open(clear, sealed.envelope, now_us=now_us, randomness=randomness, bound=bound)
 

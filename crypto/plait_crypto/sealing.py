@@ -8,7 +8,7 @@ which credential a publisher signed with.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -22,7 +22,7 @@ from .hazmat.hashing import derive, digest
 from .hazmat.prepared import CREDENTIALS_KEPT
 from .keys import PublisherKeys, Row
 from .limits import EPOCH_KEYS_MAX
-from .plaintext import Plaintext, bound_digest, split
+from .plaintext import NO_METADATA, Metadata, Plaintext, bound_digest, split
 from .realm import Realm
 
 KEY_BYTES: Final = 32
@@ -42,10 +42,16 @@ class Draft:
     sequence: int = 0
     hidden: Collection[str] | None = None
     bound: bytes = b""
+    metadata: Metadata = NO_METADATA
 
     def split(self) -> tuple[Attributes, Attributes]:
         """Return the hidden attributes, and those in the clear."""
         return split(self.attributes, frozenset(self.attributes if self.hidden is None else self.hidden))
+
+    def contents(self, hidden: Attributes, now_us: int) -> Plaintext:
+        """Return what is encrypted: hidden attributes, payload, and metadata with a publication time."""
+        told = self.metadata
+        return Plaintext(hidden, self.payload, told if told.published_us else replace(told, published_us=now_us))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,15 @@ class Sealer:
         while len(self._keys) > EPOCH_KEYS_MAX:
             del self._keys[min(self._keys)]
 
+    def forget(self, now_us: int) -> None:
+        """Drop the keys of epochs that are over."""
+        first = self.realm.schema.epochs.taken_at(now_us)[0]
+        self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= first}
+
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> Sealed:
         """Seal an event under the keys of the present epoch."""
         hidden, clear = draft.split()
-        contents = Plaintext(hidden, draft.payload)
+        contents = draft.contents(hidden, now_us)
         clear_digest = bound_digest(clear, draft.bound)
         envelope, _ = self.envelope(
             EVENT, {**clear, **hidden}, contents, draft.sequence, clear_digest, now_us, randomness

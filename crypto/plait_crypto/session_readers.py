@@ -30,6 +30,7 @@ _ROOTS_KEPT: Final = 64
 @dataclass(slots=True)
 class _OpenSession:
     name: bytes
+    begun_by: bytes
     cipher: ChaCha20Poly1305
     verifying: Ed25519PublicKey
     until_us: int
@@ -46,8 +47,12 @@ class OpenSessions:
         self._realm = realm
         self._sessions: OrderedDict[bytes, _OpenSession] = OrderedDict()
 
-    def __contains__(self, session: bytes) -> bool:
-        return session in self._sessions
+    def is_open(self, session: bytes, opening: bytes) -> bool:
+        """Return whether a session is open; raise Unopenable if `opening` is not the one that begins it."""
+        found = self._sessions.get(session)
+        if (session_name(opening) != session) if found is None else (found.begun_by != opening):
+            raise Unopenable
+        return found is not None
 
     def begun(self, opening: bytes) -> bool:
         """Return whether the session of an opening is open."""
@@ -66,7 +71,7 @@ class OpenSessions:
         leaves = self._realm.schema.leaves(opened.attributes)
         verifying = Ed25519PublicKey.from_public_bytes(key)
         self._sessions[name] = _OpenSession(
-            name, session_cipher(secret), verifying, until_us, events_max, opened, leaves
+            name, opening, session_cipher(secret), verifying, until_us, events_max, opened, leaves
         )
         if len(self._sessions) > SESSIONS_OPENED_MAX:
             self._sessions.popitem(last=False)
@@ -98,7 +103,16 @@ class OpenSessions:
             raise Unopenable
         whole = session.opening
         return Opened(
-            attributes, contents.payload, whole.publisher, head.sequence, whole.epoch, whole.grant, whole.credentials
+            attributes,
+            contents.payload,
+            whole.publisher,
+            head.sequence,
+            whole.epoch,
+            whole.grant,
+            whole.credentials,
+            contents.metadata,
+            session.name,
+            head.number,
         )
 
     def _in_time(self, session: _OpenSession, now_us: int) -> bool:

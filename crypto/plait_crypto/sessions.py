@@ -85,6 +85,10 @@ class SessionSealer:
         """Return the openings of the sessions in use, for a reader that joined later."""
         return [session.opening for session in self._sessions.values()]
 
+    def forget(self) -> None:
+        """Use no session any more. After a fork, two processes would use one session's numbers, which are nonces."""
+        self._sessions.clear()
+
     def ready(self, attributes: Attributes, now_us: int) -> bool:
         """Return whether an event with these attributes belongs to a session in use, and so costs no pairing."""
         schema = self._sealer.realm.schema
@@ -112,7 +116,7 @@ class SessionSealer:
     def _encrypt(self, place: int, draft: Draft, now_us: int, randomness: Randomness) -> _Session:
         hidden, clear = draft.split()
         attributes = {**clear, **hidden}
-        plain = Plaintext(hidden, draft.payload).encode()
+        plain = draft.contents(hidden, now_us).encode()
         clear_digest = bound_digest(clear, draft.bound)
         session = self._session(attributes, draft.sequence, now_us, randomness)
         head = MemberHead(session.name, session.used, self._sealer.publisher, draft.sequence)

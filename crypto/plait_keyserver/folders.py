@@ -44,7 +44,7 @@ def folder_client(path: Path) -> KeyClient:
 @asynccontextmanager
 async def folder_member(path: Path) -> AsyncIterator[Membership]:
     """Yield the member, whose keys renew themselves."""
-    async with await Membership.join(folder_client(path)) as member:
+    async with await Membership.join(folder_client(path), folder=path) as member:
         yield member
 
 

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -40,8 +41,11 @@ class _Grant:
 class Membership:
     """One process's membership in a realm. Created by `join`; closing it closes its rings."""
 
-    def __init__(self, client: KeyClient, realm: Realm, now_us: Clock, randomness: Randomness) -> None:
+    def __init__(
+        self, client: KeyClient, realm: Realm, now_us: Clock, randomness: Randomness, folder: Path | None
+    ) -> None:
         self.realm = realm
+        self._folder = folder
         self.refused: dict[str, Refusal] = {}
         """Grants that were not renewed, by their filter. Events sealed in later epochs do not open."""
         self._client = client
@@ -52,11 +56,20 @@ class Membership:
 
     @classmethod
     async def join(
-        cls, client: KeyClient, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None
+        cls,
+        client: KeyClient,
+        *,
+        now_us: Clock = wall_clock_us,
+        randomness: Randomness | None = None,
+        folder: Path | None = None,
     ) -> Membership:
-        """Get the realm from a key server that the client trusts."""
+        """Get the realm from a key server that the client trusts.
+
+        `folder` is where durable subscriptions keep their records of seen events.
+        """
         now = await client.realm()
-        return cls(client, now.realm, now_us, randomness if randomness is not None else random.SystemRandom())
+        drawn = randomness if randomness is not None else random.SystemRandom()
+        return cls(client, now.realm, now_us, drawn, folder)
 
     async def publisher(self, filter: str | Filter) -> PublisherRing:
         """Return keys to seal events that match a filter; raise Refusal if the policy denies them."""
@@ -79,7 +92,7 @@ class Membership:
         """
         parsed, realm = _as_filter(filter), self.realm
         keys = await self._client.subscriber_keys(realm, parsed, self._epoch())
-        ring = SubscriberRing(realm, now_us=self._now_us, randomness=self._randomness)
+        ring = SubscriberRing(realm, now_us=self._now_us, randomness=self._randomness, folder=self._folder)
         self._rings.append(ring)
         await ring.add(keys)
 

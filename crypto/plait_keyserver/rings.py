@@ -6,15 +6,19 @@ Work without a pairing runs on the loop if the thread is idle, because handing a
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from plait_core import Attributes, Randomness
 from plait_crypto import (
+    DEPOSIT_KINDS,
+    DepositKind,
     Draft,
     Keyring,
     Opened,
@@ -23,9 +27,12 @@ from plait_crypto import (
     PublisherKeys,
     Realm,
     Sealer,
+    SealInvalid,
     SessionSealer,
     SubscriberKeys,
 )
+
+from .seen_record import SeenRecord
 
 WAITING_MAX: Final = 256
 """Events that wait for a ring's thread; further callers wait for room. At 20 ms an event they are five seconds."""
@@ -34,6 +41,19 @@ SWITCH_S: Final = 0.0005
 """While a thread computes, the loop gets the interpreter within this interval.
 
 Python's own 5 ms would apply to each call in a turn that releases the GIL: a turn with ten such calls took 60 ms.
+"""
+
+FORGET_LATER_S: Final = 0.1
+"""After the end of an overlap, so that a timer that fires early does not miss it."""
+
+LOOK_S: Final = 3600.0
+"""The longest time between two looks at the clock, which may be set meanwhile."""
+
+AGE_MAX_US: Final = 30_000_000
+"""How long before a ring was made an event may have been published.
+
+A ring without a record of seen events refuses older ones: an earlier process of the reader may have opened them. Clocks
+may differ by as much.
 """
 
 Clock = Callable[[], int]
@@ -51,24 +71,63 @@ class _Ring(Generic[K]):
         self.realm = realm
         self._now_us = now_us
         self._randomness = randomness if randomness is not None else random.SystemRandom()
-        self._thread = ThreadPoolExecutor(1, name)
-        self._room = asyncio.Semaphore(WAITING_MAX)
+        self._name = name
+        self._closed = False
+        self._forgetting: asyncio.TimerHandle | None = None
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
+        self._begin_process()
+
+    def _begin_process(self) -> None:
+        """Begin the thread. A fork copies no threads, and nothing that waited for one goes on."""
+        self._process = os.getpid()
+        self._thread = ThreadPoolExecutor(1, self._name)
+        self._room = asyncio.Semaphore(WAITING_MAX)
         self._busy = 0
 
     def close(self) -> None:
         """Close the ring's thread. Running work completes."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        if self._process == os.getpid():
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def add(self, keys: K) -> None:
-        """Add keys, for their epoch."""
+        """Add keys, for their epoch. They are dropped when its events are no longer accepted."""
         await self._run(lambda: self._add(keys))
+        self._forget_later()
 
     def _add(self, keys: K) -> None:
         raise NotImplementedError
 
+    def _forget(self) -> None:
+        """Drop the keys of epochs that are over."""
+        raise NotImplementedError
+
+    def _check_process(self) -> None:
+        """Begin anew in a process that was forked off."""
+        if self._process != os.getpid():
+            self._begin_process()
+
+    def _forget_later(self) -> None:
+        """Drop keys at the end of each overlap, whether or not new ones come."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        if self._closed:
+            return
+        epochs, now_us = self.realm.schema.epochs, self._now_us()
+        over_us = epochs.start_us + epochs.epoch_at(now_us) * epochs.length_us + epochs.overlap_us
+        next_us = over_us if over_us > now_us else over_us + epochs.length_us
+        delay_s = min((next_us - now_us) / 1_000_000 + FORGET_LATER_S, LOOK_S)
+        self._forgetting = asyncio.get_running_loop().call_later(delay_s, self._forget_now)
+
+    def _forget_now(self) -> None:
+        self._thread.submit(self._forget)  # the thread may be using the keys
+        self._forget_later()
+
     async def _run(self, work: Callable[[], R]) -> R:
         """Run `work` in the thread, in the order of the calls."""
+        self._check_process()
         async with self._room:
             self._busy += 1
             running = asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -85,15 +144,20 @@ class PublisherRing(_Ring[PublisherKeys]):
     def __init__(
         self, realm: Realm, publisher: int, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None
     ) -> None:
-        super().__init__(realm, now_us, randomness, "plait-sealing")
         self._sealer = Sealer(realm, publisher)
         self._payloads = PayloadSealer(SessionSealer(self._sealer))
+        super().__init__(realm, now_us, randomness, "plait-sealing")
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
+        self._check_process()
         if not self._busy and self._payloads.cheap(draft, self._now_us()):
             return self._seal(draft)
         return await self._run(lambda: self._seal(draft))
+
+    def _begin_process(self) -> None:
+        super()._begin_process()
+        self._payloads.forget()
 
     def _seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         return self._payloads.seal(draft, now_us=self._now_us(), randomness=self._randomness)
@@ -101,24 +165,80 @@ class PublisherRing(_Ring[PublisherKeys]):
     def _add(self, keys: PublisherKeys) -> None:
         self._sealer.add(keys)
 
+    def _forget(self) -> None:
+        self._sealer.forget(self._now_us())
+
 
 class SubscriberRing(_Ring[SubscriberKeys]):
     """Open events for one subscription. An event that was opened before is a replay."""
 
-    def __init__(self, realm: Realm, *, now_us: Clock = wall_clock_us, randomness: Randomness | None = None) -> None:
+    def __init__(
+        self,
+        realm: Realm,
+        *,
+        now_us: Clock = wall_clock_us,
+        randomness: Randomness | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder` is where the records of durable subscriptions are kept."""
         super().__init__(realm, now_us, randomness, "plait-unsealing")
-        self._keyring = Keyring(realm)
+        self._folder = folder
+        self._record: SeenRecord | None = None
+        self._keyring = Keyring(realm, since_us=now_us() - AGE_MAX_US)
         self._payloads = PayloadReader(self._keyring)
-        self.deposit = b""
-        """Routing keys for brokers, which then send little but events that these keys open.
-
-        Routing keys open nothing.
-        """
+        self._deposits: dict[DepositKind, bytes | SealInvalid] = {}
         self.watchers: list[Callable[[], None]] = []
         """Called, in the loop, when the ring has new keys."""
 
+    @property
+    def since_us(self) -> int:
+        """Events that were published earlier are refused as `replayed`: 30 s before the ring was made, or 0 with a
+        record of seen events."""
+        return self._keyring.since_us
+
+    def keep_record(self, name: str) -> None:
+        """Keep the record of a durable subscription: what it acknowledged in earlier processes is a replay."""
+        if self._folder is None:
+            raise SealInvalid(
+                "a durable subscription to sealed events needs a folder for its record of seen events",
+                hint="Membership.join(client, folder=...), or `plait sub --unseal FOLDER`",
+            )
+        if self._record is not None and self._record.name == name:
+            return
+        if self._record is not None:
+            raise SealInvalid(
+                f"this ring opens the durable subscription {self._record.name[:80]!r}",
+                hint="one ring for each subscription",
+            )
+        self._record = SeenRecord(self._folder, name, self.realm.schema.epochs, self._now_us())
+        self._keyring.remember((session, number) for session, number, _ in self._record.entries)
+
+    def settle(self, session: bytes, number: int) -> None:
+        """Record that an event of a session is acknowledged."""
+        if self._record is not None and session:
+            self._record.add(session, number, self._now_us())
+
+    def close(self) -> None:
+        """Close the ring's thread and its record."""
+        super().close()
+        if self._record is not None:
+            self._record.close()
+            self._record = None
+
+    def deposit(self, kind: DepositKind = "exact") -> bytes:
+        """Return the tokens by which brokers test which events match; raise SealInvalid if these keys have none.
+
+        "exact" tokens match what the keys open; "coarse" ones match more, and tell brokers less; "nothing" has none,
+        so brokers send all events of the realm. Tokens open nothing.
+        """
+        found = b"" if kind == "nothing" else self._deposits.get(kind, b"")
+        if isinstance(found, SealInvalid):
+            raise found
+        return found
+
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
         """Open an event, or raise Unopenable."""
+        self._check_process()
         if not self._busy and self._payloads.cheap(payload):
             return self._open(clear, payload, bound)
         return await self._run(lambda: self._open(clear, payload, bound))
@@ -136,4 +256,13 @@ class SubscriberRing(_Ring[SubscriberKeys]):
         self._keyring.forget(self._now_us())
         self._keyring.add(keys)
         self._payloads.renewed()
-        self.deposit = self._keyring.deposit()
+        self._deposits = {kind: self._deposit(kind) for kind in DEPOSIT_KINDS}
+
+    def _deposit(self, kind: DepositKind) -> bytes | SealInvalid:
+        try:
+            return self._keyring.deposit(kind)
+        except SealInvalid as error:
+            return error
+
+    def _forget(self) -> None:
+        self._keyring.forget(self._now_us())

@@ -220,13 +220,13 @@ async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplo
             while "retrying" not in caplog.text:  # noqa: ASYNC110 - only the log shows it
                 await asyncio.sleep(0.05)
         assert max(opening._keyring.epochs()) == first
-        before = opening.deposit
+        before = opening.deposit()
         told = asyncio.Event()
         opening.watchers.append(told.set)
         async with key_server(directory, port), asyncio.timeout(90):
             await told.wait()
             assert max(opening._keyring.epochs()) > first
-            assert opening.deposit not in (b"", before), "brokers are given the new keys' routing part"
+            assert opening.deposit() not in (b"", before), "brokers are given the new keys' routing part"
             while True:
                 try:
                     clear, payload = await sealing.seal(Draft({"area": 3}, b"again"))

@@ -26,6 +26,7 @@ class KnownCommand(NamedTuple):
 
 KNOWN: Final = {
     "broker": KnownCommand("plait-broker", "Run a broker."),
+    "exposure": KnownCommand("plait-crypto", "Show what a subscription to sealed events tells others."),
     "keyserver": KnownCommand("plait-crypto", "Run a key server."),
     "keys": KnownCommand("plait-crypto", "Create, issue and show keys."),
     "analyze": KnownCommand("plait-analytics", "Analyse recorded telemetry."),

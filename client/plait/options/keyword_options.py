@@ -9,14 +9,14 @@ take the options, so `help` and editors show it; `docs/reference/sdk.md` is writ
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from inspect import cleandoc
 from typing import Any, Final, TypedDict, TypeVar
 
-from ..sealing import Seal, Unsealing
 from .durations import Duration
-from .settings import AckMode, Buffer, ConfirmLevel, LatePolicy, Outbox, Reconnect
+from .rings import Seal, Unsealing
+from .settings import AckMode, Buffer, ConfirmLevel, DepositKind, LatePolicy, Outbox, Reconnect
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -53,7 +53,11 @@ class SubscribeOptions(TypedDict, total=False):
     - `durable`: a name under which the broker logs the subscription's events while no client is attached.
     - `start`: where a new durable subscription begins: "new" (the default), "all", a datetime, or a log position.
     - `ack`: "auto" (the default) acknowledges an event when the next one is taken; "manual" leaves it to `event.ack()`.
-    - `unseal`: a key ring that opens sealed events.
+    - `unseal`: a key ring that opens sealed events. Brokers see no condition of the filter but those on attributes that
+      the schema declares clear.
+    - `reveal`: names of further attributes whose conditions brokers see, to send fewer events.
+    - `deposit`: tokens by which brokers test sealed events. "exact" (the default) match what the keys open. "coarse"
+      match more, if the key server's policy allows it. "nothing": brokers send all events of the realm.
     """
 
     within: Duration | None
@@ -63,6 +67,8 @@ class SubscribeOptions(TypedDict, total=False):
     start: str | int | datetime
     ack: AckMode
     unseal: Unsealing | None
+    reveal: Collection[str]
+    deposit: DepositKind
 
 
 class ConnectOptions(TypedDict, total=False):

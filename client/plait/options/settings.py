@@ -18,6 +18,7 @@ FilterLike: TypeAlias = str | Filter | Attribute
 FullPolicy: TypeAlias = Literal["drop_oldest", "drop_newest", "block", "close"]
 ConfirmLevel: TypeAlias = Literal["none", "broker", "subscribers"]
 LatePolicy: TypeAlias = Literal["drop", "flag"]
+DepositKind: TypeAlias = Literal["exact", "coarse", "nothing"]
 AckMode: TypeAlias = Literal["auto", "manual"]
 
 

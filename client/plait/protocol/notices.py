@@ -18,8 +18,10 @@ class Gap:
     does not convert to `as_`.
 
     Of sealed events that do not open: `missing_key`: no keys for the event's epoch. `stale_epoch`: the epoch is over,
-    or has not begun. `replayed`: the event was opened before. `another_realm`: sealed in another realm.
-    `not_authentic`: changed, or wrongly signed.
+    or has not begun. `replayed`: the event was opened before, or published before this reader can tell.
+    `another_realm`: sealed in another realm. `expired`: its sealed lifetime is over. `not_authentic`: changed, or
+    wrongly signed. `missing`: events of a sealing session did not arrive within five seconds of their successors. It is
+    reported where brokers see no condition of the filter. Events that a broker or this client dropped are among them.
     """
     count: int = 0
     """Number of events; 0 if unknown. With `connection_lost`: of all the client's subscriptions together."""

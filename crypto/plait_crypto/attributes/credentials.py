@@ -63,6 +63,10 @@ class Tree(Protocol):
         """
         ...
 
+    def wider(self, credential: Credential, levels: int) -> Credential:
+        """Return the credential this many levels above, or the whole attribute."""
+        ...
+
     def fields(self) -> Mapping[str, object]:
         """Return the constructor's arguments, as JSON writes them."""
         ...

@@ -46,6 +46,9 @@ class OneOf:
             return (WHOLE,)
         return (ABSENT, *found) if constraint.absent else tuple(found)
 
+    def wider(self, credential: Credential, levels: int) -> Credential:
+        return WHOLE
+
     def fields(self) -> Mapping[str, object]:
         return self.domain.fields()
 

@@ -59,6 +59,9 @@ class Numbers:
         found = [dz_credential(text) for piece in pieces for text in ([piece] if piece else ["0", "1"])]
         return (ABSENT, *found) if constraint.absent else tuple(found)
 
+    def wider(self, credential: Credential, levels: int) -> Credential:
+        return wider_dz(credential, levels)
+
     def fields(self) -> Mapping[str, object]:
         return {"domain": self.domain.type_name, **self.domain.fields()}
 
@@ -72,6 +75,13 @@ class Numbers:
 def dz_credential(text: str) -> Credential:
     """Return the credential of a dz-expression on one attribute's own tree."""
     return Credential(len(text), b"dz" + text.encode()) if text else WHOLE
+
+
+def wider_dz(credential: Credential, levels: int) -> Credential:
+    """Return the credential of a dz-expression that is shorter by this many bits."""
+    if credential == ABSENT or credential.place <= levels:
+        return WHOLE
+    return Credential(credential.place - levels, credential.label[:-levels])
 
 
 def prefixes(text: str) -> tuple[bytes, ...]:

@@ -24,7 +24,7 @@ from ..hazmat.hashing import digest
 from ..limits import BOXES_MAX, CREDENTIALS_MAX, PLACES_MAX, ROWS_MAX, SCHEMA_TEXT_MAX
 from .credentials import WHOLE, Credential, Tree, too_wide
 from .enumerations import OneOf
-from .numeric import Numbers
+from .numeric import Numbers, wider_dz
 from .strings import Texts
 from .validity import Epochs
 
@@ -33,6 +33,9 @@ TIME_ROW: Final = "$time"
 
 Box: TypeAlias = tuple[tuple[Credential, ...], ...]
 """The credentials for one conjunction of a filter. Any one credential of each row suffices."""
+
+CLEAR_MAX: Final = 64
+"""Attributes that a schema declares clear."""
 
 _DEPTH_MAX: Final = 8
 """Twice the nesting of a schema."""
@@ -47,8 +50,13 @@ class Schema:
 
     trees: Mapping[str, Tree]
     epochs: Epochs
+    clear: frozenset[str] = frozenset()
+    """Attributes that every event has in the clear. Brokers route by them."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "clear", frozenset(self.clear))
+        if len(self.clear) > CLEAR_MAX or not all(is_name(name) and not name.startswith("$") for name in self.clear):
+            raise SealInvalid("no names of clear attributes", hint=f"at most {CLEAR_MAX} attribute names")
         if not 1 <= len(self.trees) <= ROWS_MAX - 1:
             raise SealInvalid(f"a schema of {len(self.trees)} attributes", hint=f"1 to {ROWS_MAX - 1}, besides time")
         for name, tree in self.trees.items():
@@ -93,10 +101,19 @@ class Schema:
             raise SealInvalid(f"a filter of {len(found)} conjunctions", hint=f"{BOXES_MAX} (BOXES_MAX) are allowed")
         return tuple(found)
 
+    def wider(self, box: Box, levels: int) -> Box:
+        """Return the credentials this many levels above those of a box, each once."""
+        trees = list(self.trees.values())
+        found = []
+        for row, credentials in enumerate(box):
+            widen = trees[row].wider if row < len(trees) else wider_dz
+            found.append(tuple(dict.fromkeys(widen(each, levels) for each in credentials)))
+        return tuple(found)
+
     def to_json(self) -> str:
         """Return the JSON text. Equal schemas have equal texts."""
         rows = [{"name": name, "type": tree.type_name, **tree.fields()} for name, tree in self.trees.items()]
-        whole = {"attributes": rows, "epochs": dict(self.epochs.fields())}
+        whole = {"attributes": rows, "clear": sorted(self.clear), "epochs": dict(self.epochs.fields())}
         return json.dumps(whole, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -110,7 +127,7 @@ class Schema:
             trees = {row["name"]: _tree(row) for row in rows}
             if len(trees) < len(rows):
                 raise SealInvalid("a schema that names an attribute twice")
-            return cls(trees, Epochs(**given["epochs"]))
+            return cls(trees, Epochs(**given["epochs"]), frozenset(given.get("clear", ())))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SpaceInvalid):
             raise SealInvalid("no schema of sealed events", hint="the output of Schema.to_json") from None
 

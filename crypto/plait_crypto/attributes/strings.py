@@ -61,6 +61,16 @@ class Texts:
         found = self._cover(constraint.texts, widen)
         return (WHOLE,) if absent and found == (_PRESENT,) else (*absent, *found)
 
+    def wider(self, credential: Credential, levels: int) -> Credential:
+        """Return a shorter prefix or suffix. That of a text is its longest prefix, shortened."""
+        kind, _, letters = credential.label.decode().partition(" ")
+        if kind == "text":
+            letters, kind = letters[: self.prefix_chars], "prefix"
+        shorter = letters[: max(0, len(letters) - levels)]
+        if kind == "suffix" and shorter:
+            return self._suffix(shorter[::-1])
+        return self._prefix(shorter) if kind == "prefix" and shorter else WHOLE
+
     def fields(self) -> Mapping[str, object]:
         return {"prefix_chars": self.prefix_chars, "suffix_chars": self.suffix_chars}
 

@@ -22,9 +22,12 @@ FASTER_S: Final = 10.0
 """Time that a change lasts that measured delays have caused: a stall of one process is over by then."""
 
 GAIN_RATIO: Final = 0.25
-GAIN_US: Final = 1_000
+GAIN_US: Final = 5_000
 GAIN_JITTERS: Final = 3
-"""A path is faster if it gains a quarter of the delay, a millisecond, and three times the jitter of both links."""
+"""A path is faster if it gains a quarter of the delay, five milliseconds, and three times the jitter of both links.
+
+Brokers that share a busy machine measure delays that differ by a few milliseconds from one minute to the next.
+"""
 
 NAMED_MAX: Final = 3
 """Destinations that one incident names; it counts the others."""

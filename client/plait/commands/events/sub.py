@@ -38,6 +38,8 @@ class SubscribeRequest:
     acknowledge: bool
     as_json: bool
     unseal: Path | None
+    reveal: tuple[str, ...]
+    deposit: Literal["exact", "coarse", "nothing"]
 
 
 @click.command(epilog="\b\nExample: plait sub \"symbol == 'IBM' and price < 120\" --within 50ms --json")
@@ -59,6 +61,11 @@ class SubscribeRequest:
               "does not move.")  # fmt: skip
 @click.option("--unseal", type=FOLDER, metavar="FOLDER", help="Open sealed events that match FILTER with the keys in a "
               "member's folder (`plait keys join`).")  # fmt: skip
+@click.option("--reveal", multiple=True, metavar="NAME", help="With --unseal: let brokers see the conditions on an "
+              "attribute, to send fewer events. May be repeated.")  # fmt: skip
+@click.option("--deposit", type=click.Choice(["exact", "coarse", "nothing"]), default="exact", show_default=True,
+              help="With --unseal: the tokens by which brokers test sealed events. coarse: they match more, if the "
+              "policy allows it. nothing: brokers send all events of the realm.")  # fmt: skip
 @url_option
 @json_option
 @click.pass_context
@@ -73,6 +80,8 @@ def sub(
     start: Start,
     ack: str,
     unseal: Path | None,
+    reveal: tuple[str, ...],
+    deposit: Literal["exact", "coarse", "nothing"],
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -84,9 +93,13 @@ def sub(
     """
     if start != "new" and durable is None:
         raise click.UsageError("--start needs --durable NAME: only durable subscriptions have stored events.")
+    if unseal is None and (reveal or deposit != "exact"):
+        raise click.UsageError("--reveal and --deposit need --unseal FOLDER.")
     from ..terminal.running import run_async
 
-    request = SubscribeRequest(expression, within, late, count, wait, durable, start, ack == "auto", as_json, unseal)
+    request = SubscribeRequest(
+        expression, within, late, count, wait, durable, start, ack == "auto", as_json, unseal, reveal, deposit
+    )
     if not run_async(_sub(find_target(url), request)):
         ctx.exit(FAILED)
 
@@ -109,6 +122,8 @@ async def _sub(target: Target, request: SubscribeRequest) -> bool:
             start=request.start,
             ack="manual",
             unseal=reader,
+            reveal=request.reveal,
+            deposit=request.deposit,
         ) as subscription,
     ):
         click.echo("subscribed", err=True)

@@ -1,0 +1,46 @@
+"""Key rings, as the SDK uses them. `plait_keyserver.Membership` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from plait_core import Attributes
+
+from .settings import DepositKind
+
+if TYPE_CHECKING:
+    from plait_crypto import Draft, Opened, Realm
+
+
+class Sealing(Protocol):
+    """A key ring that seals: the interface of PublisherRing."""
+
+    @property
+    def realm(self) -> Realm: ...
+    async def seal(self, draft: Draft) -> tuple[Attributes, bytes]: ...
+
+
+class Unsealing(Protocol):
+    """A key ring that opens: the interface of SubscriberRing."""
+
+    @property
+    def realm(self) -> Realm: ...
+    @property
+    def watchers(self) -> list[Callable[[], None]]: ...
+    def deposit(self, kind: DepositKind = "exact") -> bytes: ...
+    def keep_record(self, name: str) -> None: ...
+    def settle(self, session: bytes, number: int) -> None: ...
+    async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Seal:
+    """The key ring that seals an event, and the attributes to hide from brokers.
+
+    `hidden=None` hides all but those that the schema declares clear.
+    """
+
+    ring: Sealing
+    hidden: Collection[str] | None = None

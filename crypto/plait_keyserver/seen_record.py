@@ -1,0 +1,72 @@
+"""The record of events that a durable subscription has acknowledged: a replay is refused after a restart, too.
+
+    FOLDER/seen/DIGEST.seen    a line for each event: session, number, time of the acknowledgement
+
+The record is appended to before an acknowledgement is sent. A crash between the two loses no event: what is not
+acknowledged is not recorded, and is delivered again. Entries are dropped when their session can no longer be replayed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from plait_crypto import Epochs, SealError
+from plait_crypto.envelope import SESSION_BYTES
+from plait_crypto.limits import SESSION_US_MAX
+
+_ENTRY: Final = Struct(f">{SESSION_BYTES}sIQ")
+_FOLDER: Final = "seen"
+
+
+class SeenRecord:
+    """The record of one durable subscription. One process at a time has it open."""
+
+    def __init__(self, folder: Path, name: str, epochs: Epochs, now_us: int) -> None:
+        """Open the record, and keep the entries that still matter."""
+        self.name = name
+        self._path = folder / _FOLDER / f"{sha256(name.encode()).hexdigest()[:32]}.seen"
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise SealError(
+                f"another process reads the durable subscription {name[:80]!r} with this folder",
+                hint="one process at a time, or another folder for each",
+            ) from None
+        since_us = now_us - SESSION_US_MAX - 2 * epochs.overlap_us
+        self.entries = [entry for entry in self._read() if entry[2] >= since_us]
+        """Session, number and time of each acknowledged event that could be replayed."""
+        self._file = os.open(self._rewritten(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+
+    def add(self, session: bytes, number: int, now_us: int) -> None:
+        """Record an event. The record survives the end of this process, but not that of the machine."""
+        os.write(self._file, _ENTRY.pack(session, number, now_us))
+
+    def close(self) -> None:
+        """Close the files."""
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _read(self) -> Iterator[tuple[bytes, int, int]]:
+        data = self._path.read_bytes() if self._path.exists() else b""
+        whole = len(data) - len(data) % _ENTRY.size  # a crash may have torn the last entry
+        yield from _ENTRY.iter_unpack(data[:whole])
+
+    def _rewritten(self) -> Path:
+        """Replace the file by one with the kept entries alone."""
+        temporary = self._path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.writelines(_ENTRY.pack(*entry) for entry in self.entries)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)
+        return self._path
