@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import re
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from key_servers import enrolled, key_server, realm_directory
-from processes import BrokerProcess, broker_process, port_to_keep
+from processes import BrokerProcess, broker_process, memory_holds, port_to_keep
 
 import plait
 from plait_core.space import IntRange
@@ -148,26 +147,6 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-def holds(process: BrokerProcess, wanted: bytes) -> bool:
-    """Return whether a process's memory contains some bytes."""
-    pid, step = process.process.pid, 1 << 22
-    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
-        for line in maps:
-            area = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
-            if area is None or "[v" in line:
-                continue
-            at, end = (int(side, 16) for side in area.groups())
-            while at < end:
-                try:
-                    memory.seek(at)
-                    if wanted in memory.read(min(step, end - at) + len(wanted)):
-                        return True
-                except (OSError, ValueError):
-                    pass  # not there any more
-                at += step
-    return False
-
-
 async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(tmp_path: Path) -> None:
     async with AsyncExitStack() as running:
         brokers = await running.enter_async_context(triangle())
@@ -214,7 +193,7 @@ async def test_an_epoch_rolls_under_load_and_who_is_revoked_reads_nothing_after(
 
         marker = members[0].realm.short_name.hex().encode()
         for broker in brokers:
-            found = [await asyncio.to_thread(holds, broker, wanted) for wanted in (marker, PLANTED)]
+            found = [await asyncio.to_thread(memory_holds, broker.process.pid, wanted) for wanted in (marker, PLANTED)]
             assert found == [True, False], "it routes by the realm's name, and knows nothing else"
             broker.process.terminate()
         for broker in brokers:
@@ -228,4 +207,4 @@ async def test_an_unsealed_payload_is_found_in_the_memory_of_a_broker(tmp_path: 
         await broker.ready()
         async with plait.connect(f"plait://127.0.0.1:{broker.port}") as client:
             await client.publish({"price": 5}, PLANTED + b"in the clear", confirm="broker")
-            assert await asyncio.to_thread(holds, broker, PLANTED)
+            assert await asyncio.to_thread(memory_holds, broker.process.pid, PLANTED)

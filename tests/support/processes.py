@@ -54,6 +54,26 @@ def transport_of(client: Client) -> asyncio.Transport:
     return wire.transport
 
 
+def memory_holds(pid: int, wanted: bytes) -> bool:
+    """Return whether a process's memory contains some bytes."""
+    step = 1 << 22
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+        for line in maps:
+            area = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
+            if area is None or "[v" in line:
+                continue
+            at, end = (int(side, 16) for side in area.groups())
+            while at < end:
+                try:
+                    memory.seek(at)
+                    if wanted in memory.read(min(step, end - at) + len(wanted)):
+                        return True
+                except (OSError, ValueError):
+                    pass  # not there any more
+                at += step
+    return False
+
+
 class BrokerProcess:
     """A broker as its operator sees it: a process with a ready line, a log and an exit code."""
 
