@@ -206,11 +206,14 @@ class Reader:
         if isinstance(event, UnsealedEvent) and len(self._declined) < DECLINED_MAX:
             self._declined[event.id] = event.opened
 
-    def cancel(self) -> None:
-        """Cancel all opening: the subscription has ended."""
-        while self._unfinished:
-            self._unfinished.popleft()[1].cancel()
+    def cancel(self) -> list[asyncio.Future[Opened]]:
+        """Cancel all opening: the subscription has ended. Return what is still running."""
+        running = [opening for _, opening in self._unfinished]
+        for opening in running:
+            opening.cancel()
+        self._unfinished.clear()
         self._declined.clear()
+        return running
 
     async def _open(self, event: Event) -> Opened:
         if (opened := self._declined.pop(event.id, None)) is not None:

@@ -470,12 +470,12 @@ class Subscription(Generic[T]):
             if workers := self.cancel_workers():
                 await asyncio.wait(workers)
 
-    def cancel_workers(self) -> list[asyncio.Task[None]]:
-        """Cancel the callback tasks. Return those that the caller has to wait for."""
-        workers = [worker for worker in self._workers if worker is not asyncio.current_task()]
+    def cancel_workers(self) -> list[asyncio.Future[Any]]:
+        """Cancel the callback tasks and the opening of events. Return what the caller has to wait for."""
+        workers: list[asyncio.Future[Any]] = [each for each in self._workers if each is not asyncio.current_task()]
         for worker in workers:
             worker.cancel()
-        return workers
+        return [*workers, *(self._unseal.cancel() if self._unseal is not None else ())]
 
     def detach(self) -> None:
         """Remove the subscription from the session and the client."""

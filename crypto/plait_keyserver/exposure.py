@@ -56,7 +56,7 @@ def exposures(
             yield Exposure(name, BROKER, "nothing", size)
             yield Exposure(name, MEMBER, "nothing", size)
         else:
-            tokens = f"{points} points, of which some are tokens" if points else "some points, wider than the filter"
+            tokens = f"{points} point{'s' * (points > 1)}, tokens among them" if points else "points for wider values"
             yield Exposure(name, BROKER, f"{tokens}: how often they match, so how wide the condition may be", size)
             yield Exposure(name, MEMBER, "the same, and which points are tokens of that member's own credentials", size)
         yield Exposure(name, OBSERVER, f"with TLS, {_TRAFFIC}; without, what the broker can tell", size)
@@ -88,7 +88,11 @@ def as_text(found: Collection[Exposure]) -> str:
         lines.append(attribute)
         for each in found:
             if each.attribute == attribute:
-                values = "any text" if each.possible is None else f"{each.possible:,} values possible"
+                values = (
+                    "any text"
+                    if each.possible is None
+                    else f"{each.possible:,} value{'s' * (each.possible != 1)} possible"
+                )
                 lines.append(f"  {each.party:<28} {each.tells} ({values})")
     return "\n".join(lines)
 
