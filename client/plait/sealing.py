@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .options.keyword_options import SubscribeOptions
 
 DEPOSITS: Final = ("exact", "coarse", "nothing")
-"""What a subscription may give brokers to test tags with."""
+"""The tokens that a subscription may give brokers, to test tags with."""
 
 DECLINED_MAX: Final = 1024
 """Opened events that wait to be delivered again after `nak`. They are kept because a ring opens nothing twice."""
@@ -43,7 +43,7 @@ DECLINED_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What is sealed with an event beside attributes and payload."""
+    """The rest of an event that is sealed, beside attributes and payload."""
 
     lifetime_us: int
     priority: int

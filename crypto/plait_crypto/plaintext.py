@@ -31,7 +31,7 @@ _reader = reader_for(EVENT_LIMITS)
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What an event has beside attributes and payload, as its publisher sealed it."""
+    """The rest of an event, beside attributes and payload, as its publisher sealed it."""
 
     published_us: int = 0
     """Publication time by the publisher's clock; 0: the time of sealing."""

@@ -25,7 +25,7 @@ from .keys import RoutingKeys
 from .limits import DEPOSITS_KEPT, TAGS_KEPT
 
 DepositKind: TypeAlias = Literal["exact", "coarse", "nothing"]
-"""What a subscription gives brokers to test tags with."""
+"""The tokens that a subscription gives brokers, to test tags with."""
 
 EPOCH_BYTES_MAX: Final = DEPOSIT_BYTES_MAX // 2
 """Bytes of the tokens of one epoch: while two epochs overlap, a deposit has the tokens of both."""

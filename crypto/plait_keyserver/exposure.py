@@ -27,13 +27,13 @@ _TRAFFIC: Final = "which events arrive: times and padded sizes"
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What one party can tell about the condition on one attribute."""
+    """The knowledge of one party about the condition on one attribute."""
 
     attribute: str
     party: str
     tells: str
     possible: int | None
-    """Values that the condition may still be about; None: any text."""
+    """The number of values that the condition may still be about. None stands for any text."""
 
 
 def exposures(
@@ -111,8 +111,8 @@ def as_text(found: Collection[Exposure]) -> str:
 def exposure(expression: str, member: Path, reveal: tuple[str, ...], deposit: DepositKind, as_json: bool) -> None:
     """Show what a subscription to sealed events tells others.
 
-    Lists what a broker, a broker together with another member, and an observer of a link could tell about the condition
-    on each attribute, and how many values it may still be about.
+    There are three parties: a broker, a broker together with another member, and an observer of a link. Each could tell
+    something about the condition on an attribute, and how many values it may still be about.
     """
     try:
         realm = asyncio.run(folder_client(member).realm()).realm

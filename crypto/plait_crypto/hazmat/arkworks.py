@@ -6,8 +6,8 @@ again. The binding's GT is the whole field, where `*` is the group operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import mul
+from collections.abc import Callable, Sequence
+from operator import add, mul
 from typing import Any, Generic, TypeVar, cast
 
 from py_arkworks_bls12381 import GT as _GT
@@ -24,9 +24,8 @@ class _Curve(Generic[P]):
         self._identity = point.identity()
         self.size = size
         self.generator = cast(P, point())
-
-    def multiply(self, a: P, b: P) -> P:
-        return cast(P, a + b)  # type: ignore[operator]
+        self.multiply: Callable[[P, P], P] = add
+        """The operator itself: a method around it would take a tenth of the time of a seal."""
 
     def inverse(self, a: P) -> P:
         return cast(P, -a)  # type: ignore[operator]
@@ -56,8 +55,8 @@ class _Curve(Generic[P]):
 
 
 class _Target:
-    def multiply(self, a: GT, b: GT) -> GT:
-        return cast(GT, mul(a, b))
+    def __init__(self) -> None:
+        self.multiply: Callable[[GT, GT], GT] = mul
 
     def encode(self, a: GT) -> bytes:
         return bytes.fromhex(str(a))

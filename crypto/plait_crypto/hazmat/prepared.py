@@ -14,8 +14,8 @@ from .combs import Comb
 from .hashing import TO_G2
 from .parameters import Parameters
 
-CREDENTIALS_KEPT: Final = 256
-"""Credentials with their combs: some 0.4 MB each, most of it for elements of GT."""
+CREDENTIALS_KEPT: Final = 192
+"""Credentials with their combs: some 0.8 MB each, most of it for elements of GT."""
 
 POINTS_KEPT: Final = 8192
 """Credentials whose point F(c) alone is cached: some 300 bytes each."""
@@ -40,7 +40,7 @@ class PreparedCredential:
         if self._part_comb is None:
             if self.used < 2:
                 return group.power(self.f, exponent)
-            self._part_comb = Comb(self.f, group.multiply)
+            self._part_comb = Comb(self.f, group.multiply, tables=4)
         return self._part_comb.power(digits)
 
     def under_tag(self, k_power: G1, digits: bytes) -> GT:
@@ -50,7 +50,7 @@ class PreparedCredential:
             h3 = groups.hash_to_g2(self._identity, TO_G2)
             if self.used < 2:
                 return groups.pair([(k_power, h3)])
-            self._tag_comb = Comb(groups.pair([(self._parameters.k, h3)]), groups.gt.multiply)
+            self._tag_comb = Comb(groups.pair([(self._parameters.k, h3)]), groups.gt.multiply, tables=4)
         return self._tag_comb.power(digits)
 
 

@@ -1,4 +1,4 @@
-"""What is sealed with an event beside attributes and payload, and what a hostile broker can do to it."""
+"""Headers, lifetime and other metadata are sealed with an event. A hostile broker cannot change them unseen."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_headers_lifetime_and_priority_are_sealed(realm: Realm) -> None:
 
 
 async def test_what_a_broker_changes_around_a_sealed_event_is_not_read(realm: Realm) -> None:
-    """It adds a header that asks for a reply, raises the priority, and gives the event another life."""
+    """A broker adds a header that asks for a reply, raises the priority, and prolongs the life of the event."""
     publishing, reading = await realm.publisher(), await realm.reader()
     async with testing.Network() as net, await net.connect() as client:
         async with client.subscribe("true", unseal=reading) as inside, client.subscribe(f"has({SEALED})") as wire:
@@ -219,7 +219,7 @@ async def test_a_fork_begins_a_session_of_its_own(realm: Realm) -> None:
 
 
 async def test_keys_of_an_old_epoch_go_by_time(realm: Realm) -> None:
-    """Who is refused new keys does not keep the old ones for ever."""
+    """A member that is refused new keys does not keep the old ones for ever."""
     ring = await realm.reader()
     sealing = await realm.publisher()
     assert ring._keyring.epochs() == {0}
