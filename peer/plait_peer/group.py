@@ -9,7 +9,11 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from plait_core.errors import EventInvalid, SpaceInvalid
 from plait_core.filters import Filter
@@ -23,7 +27,8 @@ THETA: Final = 4
 """Sub-spaces of one live subscription. Each may need a parent of its own, and a peer with small gaps in its sub-spaces
 can serve few others. The additional events are filtered on arrival."""
 
-_PURPOSE: Final = b"plait: a link between peers"
+_ANNOUNCEMENTS: Final = b"plait: an announcement of a peer"
+_LINKS: Final = b"plait: a link between peers"
 
 
 @dataclass(frozen=True)
@@ -68,5 +73,15 @@ class Group:
         return 0 if self.space is None else cell_of(dz)
 
     def proof(self, message: bytes) -> bytes:
-        """Return a MAC of a message under the group's secret; empty without a secret."""
-        return hmac.digest(self.secret.encode(), _PURPOSE + message, hashlib.sha256) if self.secret else b""
+        """Return a MAC of an announcement under the group's secret; empty without a secret."""
+        return hmac.digest(self.secret.encode(), _ANNOUNCEMENTS + message, hashlib.sha256) if self.secret else b""
+
+    @cached_property
+    def link_key(self) -> bytes:
+        """The pre-shared key of links: HKDF-SHA256 of the group's secret. Without a secret everybody knows it."""
+        return HKDF(hashes.SHA256(), 32, salt=None, info=_LINKS).derive(self.secret.encode())
+
+    @property
+    def link_prologue(self) -> bytes:
+        """What both ends of a link must agree on before they exchange keys: the protocol and the group's name."""
+        return _LINKS + b", version 1\0" + self.name.encode()

@@ -1,18 +1,17 @@
-"""One connection between two processes of peers: handshake, mutual authentication, frames of many peers. No I/O.
+"""One connection between two processes of peers: key exchange, handshake, frames of many peers. No I/O.
 
-Hello and Welcome exchange nonces; then a Meeting from each end proves knowledge of the group's secret over both nonces.
-The other end may send frames only for the peers in its process: `Node` checks this.
+The ends exchange keys (`link_cipher.py`), by which each proves the group's secret. Everything else is encrypted: Hello
+and Welcome, a Meeting from each end, then frames. The other end may send frames only for the peers in its process:
+`Node` checks this.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
 from plait_core.errors import FrameError, FrameFault, PlaitError
-from plait_core.limits import NONCE_BYTES
 from plait_core.wire import (
     VERSION_MAX,
     VERSION_MIN,
@@ -32,14 +31,17 @@ from plait_core.wire.frames import Frame
 
 from .event_frames import event_head
 from .group import Group
+from .link_cipher import CipherFault, LinkCipher
 from .protocol.outputs import PeerId
 
 IDLE_S: Final = 20.0
 """Time without a frame after which a link is closed: gossip opens many links that are used once."""
-HANDSHAKE_S: Final = 3.0
-"""Time for the other end to authenticate."""
+HANDSHAKE_S: Final = 5.0
+"""Time from the connection to the other end's Meeting: three round trips, and turns of busy processes. A stranger that
+sends byte by byte gets no more."""
 HEARTBEAT_S: Final = 2.0
 """A field of Welcome that links do not use: peers send their own keepalives."""
+SAME_SECRET: Final = "all members of a group have one name and one secret"  # noqa: S105 - a hint, not a secret
 
 
 class LinkRefused(PlaitError):
@@ -47,6 +49,7 @@ class LinkRefused(PlaitError):
 
 
 class Stage(Enum):
+    KEYS = auto()  # the other end has not proved the group's secret yet
     GREETING = auto()  # Hello and Welcome
     MEETING = auto()  # the other end's Meeting is awaited
     OPEN = auto()
@@ -57,9 +60,18 @@ class Link:
     """One end of the connection. `take` returns the bytes to write."""
 
     def __init__(
-        self, group: Group, own_id: int, address: str, nonce: bytes, profiles: tuple[Profile, ...], *, dials: bool
+        self,
+        group: Group,
+        own_id: int,
+        address: str,
+        cipher: LinkCipher,
+        known_profiles: Callable[[], Iterable[Profile]],
+        *,
+        dials: bool,
     ) -> None:
-        self.stage = Stage.GREETING
+        """`known_profiles` returns the profiles for the Meeting, once the other end has proved the group's secret."""
+        self.stage = Stage.KEYS
+        self.dials: Final = dials
         self.node = 0
         """The id of the process at the other end."""
         self.address = ""
@@ -70,7 +82,7 @@ class Link:
         """Whether the connection accepts no bytes now."""
         self.opened_at = self.last_used_at = 0.0
         self.round_trip_s = 0.0
-        """The time from the connection to the other end's Meeting: one round trip, at either end."""
+        """The time from the connection to the other end's proof: one round trip, at either end."""
         self.sender = self.receiver = 0
         """The remote and the local peer of the frames that follow, by the last LinkPair frame."""
         self.closed_cleanly = False
@@ -79,22 +91,28 @@ class Link:
         self._last_pair = (0, 0)
         self._group = group
         self._own_id = own_id
-        self._meeting = (address, profiles)
-        self._nonce = nonce
-        self._dials = dials
-        self._remote_nonce = b""
+        self._address = address
+        self._known_profiles = known_profiles
+        self._cipher = cipher
+        self._keys = cipher.write_handshake()
+        """Bytes of the key exchange to write."""
+        self.size = len(self._keys)
         self._decoder = FrameDecoder()
-        hello = Hello(VERSION_MIN, VERSION_MAX, Role.PEER, group.name, own_id, nonce=nonce)
+        hello = Hello(VERSION_MIN, VERSION_MAX, Role.PEER, group.name, own_id)
         self._handshake = Handshake.initiator(hello) if dials else Handshake.acceptor()
-        if dials:
-            self._write(encode_frame(self._handshake.start(), self._handshake.version))
+        self._greet_if_proven()
 
     def receive(self, data: bytes) -> tuple[Meeting | None, list[Frame]]:
         """Handle received bytes. Return the other end's Meeting when it has just arrived, and the frames after it.
 
         FrameError or LinkRefused closes the link.
         """
-        self._decoder.feed(data)
+        if self.stage is Stage.CLOSED:
+            return None, []
+        plaintext = self._decrypt(data)
+        if not plaintext:
+            return None, []
+        self._decoder.feed(plaintext)
         meeting: Meeting | None = None
         found: list[Frame] = []
         while frames := self._decoder.take():
@@ -122,11 +140,11 @@ class Link:
         return None
 
     def close(self, code: str, message: str = "") -> None:
-        """Queue a Close frame; no frame follows it."""
-        if self.stage is not Stage.CLOSED:
+        """Queue a Close frame; no frame follows it. An end that has not proved the group's secret gets none."""
+        if self.stage not in (Stage.CLOSED, Stage.KEYS):
             version = VERSION_MAX if self.stage in (Stage.OPEN, Stage.MEETING) else self._handshake.version
             self._write(encode_frame(Close(code, message[:200]), version))
-            self.stage = Stage.CLOSED
+        self.stage = Stage.CLOSED
 
     def send_events(
         self,
@@ -153,16 +171,48 @@ class Link:
 
     def expired(self, now: float) -> bool:
         """Return whether the link should be closed: it is idle, or its handshake takes too long."""
-        limit_s = IDLE_S if self.stage is Stage.OPEN else HANDSHAKE_S
-        return self.stage is not Stage.CLOSED and now - self.last_used_at > limit_s
+        if self.stage is Stage.OPEN:
+            return now - self.last_used_at > IDLE_S
+        return self.stage is not Stage.CLOSED and now - self.opened_at > HANDSHAKE_S
 
     def take(self) -> bytes:
-        """Return the bytes to write."""
+        """Return the bytes to write: all that is queued, encrypted together."""
         self.size = 0
-        return self._writer.take()
+        keys, self._keys = self._keys, b""
+        queued = self._writer.take()
+        return keys + self._cipher.encrypt(queued) if queued else keys
 
     def _write(self, data: bytes) -> None:
-        self.size = self._writer.append(data)
+        self.size = self._writer.append(data) + len(self._keys)
+
+    # --- key exchange and records -------------------------------------------------------------------------------------
+
+    def _decrypt(self, data: bytes) -> bytes:
+        """Return the plaintext of received bytes, and continue the key exchange if it is not finished.
+
+        Bytes that do not authenticate end the link without an answer: a stranger gets nothing that differs.
+        """
+        try:
+            plaintext = self._cipher.decrypt(data)
+        except CipherFault as fault:
+            refused = LinkRefused(fault.message, hint=SAME_SECRET if self.stage is Stage.KEYS else "")
+            self.stage = Stage.CLOSED
+            self._keys, self.size = b"", 0
+            self._writer.take()
+            raise refused from None
+        if self.stage is Stage.KEYS:
+            self._keys += self._cipher.write_handshake()
+            self.size = len(self._keys)
+            self._greet_if_proven()
+        return plaintext
+
+    def _greet_if_proven(self) -> None:
+        """Start the handshake of frames once the other end has proved the group's secret."""
+        if self._cipher.proven:
+            self.stage = Stage.GREETING
+            self.round_trip_s = self.last_used_at - self.opened_at
+            if self.dials:
+                self._write(encode_frame(self._handshake.start(), self._handshake.version))
 
     # --- handshake ----------------------------------------------------------------------------------------------------
 
@@ -182,46 +232,29 @@ class Link:
                 raise LinkRefused(
                     f"a {frame.role.value} connected to a port for peers", hint="plait broker serves clients"
                 )
-            self.node, self._remote_nonce = frame.publisher, frame.nonce or b""
+            self.node = frame.publisher
             welcome = handshake.welcome(
-                broker_name=self._group.name, broker=self._own_id, session=0, heartbeat_s=HEARTBEAT_S, nonce=self._nonce
+                broker_name=self._group.name, broker=self._own_id, session=0, heartbeat_s=HEARTBEAT_S
             )
             self._write(encode_frame(welcome, 0))
         elif isinstance(frame, Welcome):
-            self.node, self._remote_nonce = frame.broker, frame.nonce or b""
+            self.node = frame.broker
         if self.node == self._own_id:
             raise LinkRefused("the link leads back to this process")
         self._decoder.establish(handshake.version)
         self.stage = Stage.MEETING
-        address, profiles = self._meeting
-        group = self._group
-        proof = group.proof(self._proof_input(self._own_id, dialler=self._dials))
-        self._write(encode_frame(Meeting(group.name, group.space_digest, address, proof, profiles), VERSION_MAX))
-
-    def _proof_input(self, prover: int, *, dialler: bool) -> bytes:
-        """Return the bytes that a proof covers: the dialler's nonce, the other nonce, the prover's id and its role."""
-        nonces = self._nonce + self._remote_nonce if self._dials else self._remote_nonce + self._nonce
-        return nonces + prover.to_bytes(8) + bytes([dialler])
+        meeting = Meeting(self._group.space_digest, self._address, tuple(self._known_profiles()))
+        self._write(encode_frame(meeting, VERSION_MAX))
 
     def _handle_meeting(self, frame: Frame) -> Meeting:
         if isinstance(frame, Close):
             raise LinkRefused(frame.message or frame.code)
         if not isinstance(frame, Meeting):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} before a meeting")
-        problem = self._mismatch(frame)
-        if problem:
+        if frame.space != self._group.space_digest:
+            problem = f"the group {self._group.name} has another event space"
             self.close(Code.NOT_ALLOWED, problem)
-            raise LinkRefused(problem, hint="all members of a group have one name, one secret and one event space")
+            raise LinkRefused(problem, hint="all members of a group have one event space")
         self.address = frame.address
         self.stage = Stage.OPEN
         return frame
-
-    def _mismatch(self, meeting: Meeting) -> str:
-        if meeting.group != self._group.name:
-            return f"this is the group {self._group.name}"
-        if meeting.space != self._group.space_digest:
-            return f"the group {self._group.name} has another event space"
-        proof = self._group.proof(self._proof_input(self.node, dialler=not self._dials))
-        if len(self._remote_nonce) != NONCE_BYTES or not hmac.compare_digest(proof, meeting.proof):
-            return f"the group {self._group.name} has another secret"
-        return ""

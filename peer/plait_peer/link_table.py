@@ -15,7 +15,7 @@ from plait_core.errors import FrameError, FrameFault
 from plait_core.wire.frame_types.session_frames import Code
 
 from .address_book import ADDRESSES_MAX
-from .link import Link, LinkRefused
+from .link import Link, LinkRefused, Stage
 from .protocol.outputs import PeerId, Send
 
 LinkId: TypeAlias = int
@@ -24,6 +24,9 @@ Waiting: TypeAlias = tuple[PeerId, Send]
 
 LINKS_MAX: Final = 512
 """Links of one process: a quarter of its usual file descriptors, since peers connect in crowds."""
+HALF_OPEN_MAX: Final = 64
+"""Accepted links whose other end has not proved the group's secret. Beyond it the oldest is closed: a member needs one
+round trip, so strangers that do nothing keep no member out."""
 WAITING_MAX: Final = 256
 """Frames that wait for one dialled connection: one of each local peer."""
 
@@ -88,13 +91,17 @@ class LinkTable:
         return self._waiting.pop(address, [])
 
     def add(self, id: LinkId, link: Link, dialled: str) -> None:
-        """Add a link whose handshake starts. Refuse an accepted one beyond the limit."""
+        """Add a link whose key exchange starts. Beyond a limit refuse an accepted one."""
         self.links[id] = link
         self.writable[id] = None
         if dialled:
             self._by_address[dialled] = id
         elif len(self.links) > LINKS_MAX:
             self.refuse(id, LinkRefused("too many links here"))
+        else:
+            half_open = [id for id, each in self.links.items() if each.stage is Stage.KEYS and not each.dials]
+            if len(half_open) > HALF_OPEN_MAX:
+                self.refuse(half_open[0], LinkRefused("too many links are half open"))
 
     def opened(self, id: LinkId, link: Link) -> list[str]:
         """Store the address and the process of a link after its Meeting. Return all addresses that lead to it."""

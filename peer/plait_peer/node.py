@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness, new_id
-from plait_core.limits import NONCE_BYTES, PEER_SAMPLE_MAX
+from plait_core.limits import PEER_SAMPLE_MAX
 from plait_core.space import DzSet
 from plait_core.wire import EventFrame, Forward
 from plait_core.wire.frame_types.connection_frames import Close
@@ -26,7 +26,8 @@ from .address_book import AddressBook
 from .event_frames import event_of, first_destination, hops_of, plain_dz, runs_of
 from .event_records import Arrival, PeerTelemetry, arrival_of, frames_of
 from .group import Group
-from .link import Link, LinkRefused, Stage
+from .link import SAME_SECRET, Link, LinkRefused, Stage
+from .link_cipher import NewCipher, new_noise_cipher
 from .link_table import LinkId, LinkTable
 from .protocol.outputs import Confirmed, Deliver, PeerId, Send
 from .protocol.peer import Peer
@@ -55,7 +56,9 @@ class Node:
         *,
         now: float,
         telemetry: PeerTelemetry | None = None,
+        new_cipher: NewCipher = new_noise_cipher,
     ) -> None:
+        """`new_cipher` makes the encryption of each link."""
         self.group = group
         self.now = now
         """The time of the present call."""
@@ -72,6 +75,7 @@ class Node:
         self.link_table = LinkTable(address, self.counts)
         self.links = self.link_table.links
         self._subscriptions = 0
+        self._new_cipher = new_cipher
         self._rng = randomness
         self._consumers: dict[PeerId, Consumer] = {}
         self._batch_consumers: dict[PeerId, BatchConsumer] = {}
@@ -187,9 +191,9 @@ class Node:
 
     def connected(self, id: LinkId, dialled: str, now: float) -> None:
         """Start the handshake on a new connection, dialled or accepted."""
-        nonce = self._rng.getrandbits(8 * NONCE_BYTES).to_bytes(NONCE_BYTES)
-        profiles = tuple(self.known_profiles())
-        link = Link(self.group, self.id, self.address, nonce, profiles, dials=bool(dialled))
+        dials = bool(dialled)
+        cipher = self._new_cipher(self.group, self._rng, dials)
+        link = Link(self.group, self.id, self.address, cipher, self.known_profiles, dials=dials)
         link.opened_at = link.last_used_at = now
         self.link_table.add(id, link, dialled)
 
@@ -229,8 +233,14 @@ class Node:
         link = self.links.pop(id, None)
         if link is None:
             return
+        addresses = self.link_table.addresses_of(id)
+        if link.dials and link.stage is Stage.KEYS:
+            self.counts["refused"] += 1
+            self.refusal = LinkRefused(
+                f"{', '.join(addresses)} closed the link during the key exchange", hint=SAME_SECRET
+            )
         link.stage = Stage.CLOSED
-        for address in self.link_table.addresses_of(id):
+        for address in addresses:
             self.link_table.forget_address(address)
             self.unreachable(address, now)
         for peer in self.link_table.peers_of(id):
@@ -266,7 +276,6 @@ class Node:
     # --- received frames ----------------------------------------------------------------------------------------------
 
     def _link_opened(self, id: LinkId, link: Link, meeting: Meeting, now: float) -> None:
-        link.round_trip_s = now - link.opened_at
         for address in self.link_table.opened(id, link):
             for sender, send in self.link_table.take_waiting(address):
                 self._send(id, sender, send)

@@ -16,12 +16,15 @@ from time import monotonic, time_ns
 from typing import Any, Final, cast
 
 from plait_core.errors import PlaitError
+from plait_core.rate_limit import TokenBucket
 from plait_net.multicast_socket import MulticastSocket
 from plait_telemetry.recording import Recording, TelemetryConfig
 
 from .discovery import DATAGRAM_BYTES_MAX, GROUP, Announcements
 from .event_records import PeerTelemetry
 from .group import Group
+from .link import LinkRefused
+from .link_cipher import NewCipher, new_noise_cipher
 from .node import Node
 from .periodic_samples import Sampler
 from .protocol.policies import MeasuredDelay, Policies
@@ -57,6 +60,9 @@ at a time. Keepalives that wait meanwhile would make peers look dead."""
 CONGESTED_BYTES: Final = 4 << 20
 """Bytes queued for one link at which applications are asked to pause: far below the limit at which events are
 dropped."""
+REFUSALS_LOGGED: Final = 5
+REFUSALS_LOGGED_PER_S: Final = 0.1
+"""Log lines about refused links: a few at once, then one in ten seconds. Strangers cannot fill the log."""
 
 
 class ListenFailed(PlaitError):
@@ -75,14 +81,16 @@ class PeerServer:
         name: str = "peer",
         settings: PeerSettings = LIVE,
         telemetry: TelemetryConfig | None = None,
+        new_cipher: NewCipher = new_noise_cipher,
     ) -> None:
-        """`telemetry` is the directory for records (None: no telemetry)."""
+        """`telemetry` is the directory for records (None: no telemetry), `new_cipher` makes the encryption of links."""
         self.group = group
         self.node: Node
         self.address = ""
         self._name = name
         self._settings = settings
         self._telemetry_config = telemetry
+        self._new_cipher = new_cipher
         self._recording: Recording | None = None
         self._loop = asyncio.get_running_loop()
         self._rng = random.SystemRandom()
@@ -97,6 +105,9 @@ class PeerServer:
         self._seeds: list[str] = []
         self._silent: set[str] = set()
         """Seeds that did not answer, which was logged."""
+        self._logged: LinkRefused | None = None
+        """The last refusal, which was logged or left out."""
+        self._refusals_to_log = TokenBucket(REFUSALS_LOGGED_PER_S, REFUSALS_LOGGED, monotonic())
         self._closed = False
 
     async def start(self, *, listen: str, advertise: str = "", join: list[str], discover: bool, interface: str) -> None:
@@ -112,7 +123,15 @@ class PeerServer:
         self.address = advertise or f"{host}:{bound}"
         now = monotonic()
         events = self._new_telemetry(now)
-        self.node = Node(self.group, self.address, self._rng, self._settings, now=now, telemetry=events)
+        self.node = Node(
+            self.group,
+            self.address,
+            self._rng,
+            self._settings,
+            now=now,
+            telemetry=events,
+            new_cipher=self._new_cipher,
+        )
         self._seeds = [seed for seed in join if seed != self.address]
         if discover:
             self._multicast = self._multicast_socket(interface, now)
@@ -204,6 +223,7 @@ class PeerServer:
         began, telemetry = monotonic(), self.node.telemetry
         arrivals = telemetry.arrivals if telemetry is not None else 0
         self.node.received(link, data, began)
+        self._log_refusal(began)
         if telemetry is not None and telemetry.arrivals > arrivals:
             telemetry.matched(telemetry.arrivals - arrivals, int((monotonic() - began) * 1_000_000), began)
         for transport in self._transports:
@@ -224,7 +244,9 @@ class PeerServer:
         """Remove a closed connection."""
         self._connections.pop(link, None)
         if not self._closed:
-            self.node.disconnected(link, monotonic())
+            now = monotonic()
+            self.node.disconnected(link, now)
+            self._log_refusal(now)
             self.carry_out()
 
     def session_closed(self, transport: SdkTransport) -> None:
@@ -249,6 +271,14 @@ class PeerServer:
         self._apply_backpressure()
 
     # --- internals ----------------------------------------------------------------------------------------------------
+
+    def _log_refusal(self, now: float) -> None:
+        """Log why a link was refused, unless strangers make this too frequent."""
+        refusal = self.node.refusal
+        if refusal is not self._logged:
+            self._logged = refusal
+            if self._refusals_to_log.take(now):
+                log.warning("a link was refused: %s", refusal)
 
     def _write(self) -> None:
         node = self.node

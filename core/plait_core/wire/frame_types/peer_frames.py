@@ -24,7 +24,6 @@ from ...limits import (
     PEER_RECENT_MAX,
     PEER_SAMPLE_MAX,
     PEER_SOURCES_MAX,
-    PROOF_BYTES,
 )
 from .frame_schema import U64, AtMost, ControlFrame, control
 from .frame_schema import Between as Within
@@ -295,15 +294,13 @@ PeerFrame: TypeAlias = (
 @control(0x6B)
 @dataclass(frozen=True, slots=True)
 class Meeting(ControlFrame):
-    """The first frame from either end of a link between two processes with peers, after hello and welcome."""
+    """The first frame from either end of a link between two processes with peers, after hello and welcome. All of them
+    are encrypted: the ends have proved the group's secret to each other before."""
 
-    group: Name
     space: Name
     """A digest of the event space. In another space the same texts name other sub-spaces."""
     address: Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
     """Address at which the sender listens."""
-    proof: Annotated[bytes, AtMost(PROOF_BYTES)]
-    """A MAC under the group's secret over both sides' hello and welcome; empty without a secret."""
     profiles: Profiles = ()
     """Peers of the sender's process, and others that it knows of."""
 
