@@ -84,23 +84,35 @@ def overlay(number: int) -> History:
     return history.world.history
 
 
-def peers(number: int) -> History:
-    """Play peers without brokers: confirmed events under faults, deaths, churn and loss."""
+def peers(number: int, *, encrypted: bool | None = None) -> History:
+    """Play peers without brokers: confirmed events under faults, deaths, churn and loss.
+
+    Links encrypt in one of five histories. It changes none: a history has the same hash either way.
+    """
     seed, kind = divmod(number, 3)
+    encrypted = number % 5 == 1 if encrypted is None else encrypted
     if kind == 0:
         custody = ConfirmationTrial(
-            ConfirmationTerms(TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed)
+            ConfirmationTerms(
+                TROUBLES[seed % len(TROUBLES)], 8, publishers=1 + seed % 2, seed=seed, encrypted=encrypted
+            )
         )
         custody.play()
         return custody.world.history
     if kind == 1:
         healing = HealingTrial(
-            HealingTerms(reset_connections=seed % 2 == 0, deaths=1 + seed % 4, mixed=seed % 3 == 0, seed=seed)
+            HealingTerms(
+                reset_connections=seed % 2 == 0,
+                deaths=1 + seed % 4,
+                mixed=seed % 3 == 0,
+                seed=seed,
+                encrypted=encrypted,
+            )
         )
         healing.converge()
         healing.play()
         return healing.world.history
-    trial = Trial(Terms(40, variant=list(VARIANTS)[seed % 2], children_max=8, seed=seed))
+    trial = Trial(Terms(40, variant=list(VARIANTS)[seed % 2], children_max=8, seed=seed, encrypted=encrypted))
     for period in range(20):
         trial.world.loss = 0.1 if 5 <= period < 10 else 0.0
         if period % 5 == 4:

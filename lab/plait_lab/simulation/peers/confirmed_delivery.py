@@ -35,6 +35,8 @@ class ConfirmationTerms:
     publishers: int = 1
     children_max: int = 3
     seed: int = 1
+    encrypted: bool = False
+    """Whether links encode and encrypt frames."""
 
 
 class ConfirmationTrial:
@@ -43,7 +45,7 @@ class ConfirmationTrial:
     def __init__(self, terms: ConfirmationTerms) -> None:
         self.terms = terms
         self.rng = Random(f"custody/{terms.trouble}/{terms.seed}")
-        self.world = PeerWorld(f"custody/{terms.trouble}/{terms.seed}")
+        self.world = PeerWorld(f"custody/{terms.trouble}/{terms.seed}", encrypted=terms.encrypted)
         self.settings = replace(LIVE, children_max=terms.children_max)
         self.opened: set[PeerId] = set()
         self.owed: dict[tuple[PeerId, int], set[PeerId]] = {}

@@ -46,6 +46,8 @@ class HealingTerms:
     mixed: bool = False
     """Whether subscribers have different parts of the space."""
     seed: int = 1
+    encrypted: bool = False
+    """Whether links encode and encrypt frames."""
 
 
 class HealingTrial:
@@ -54,7 +56,7 @@ class HealingTrial:
     def __init__(self, terms: HealingTerms) -> None:
         self.terms = terms
         self.rng = Random(f"healing/{terms.seed}")
-        self.world = PeerWorld(f"healing/{terms.seed}")
+        self.world = PeerWorld(f"healing/{terms.seed}", encrypted=terms.encrypted)
         self.settings = replace(LIVE, children_max=terms.children_max)
         self.published: dict[int, tuple[float, str]] = {}
         self.got: dict[PeerId, dict[int, float]] = {}

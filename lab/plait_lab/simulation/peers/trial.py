@@ -34,6 +34,8 @@ class Terms:
     false_share: float = 0.0625
     events_per_period: int = 5
     seed: int = 1
+    encrypted: bool = False
+    """Whether links encode and encrypt frames."""
 
     @property
     def settings(self) -> PeerSettings:
@@ -52,7 +54,7 @@ class Trial:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.rng = Random(f"trial/{terms.seed}")
-        self.world = PeerWorld(terms.seed)
+        self.world = PeerWorld(terms.seed, encrypted=terms.encrypted)
         self.settings = terms.settings
         self.events = 0
         self._next = FIRST_SUBSCRIBER

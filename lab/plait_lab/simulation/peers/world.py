@@ -1,7 +1,7 @@
 """Virtual time for peers: one heap of frames in flight and periods to come, in a plane where distance is delay.
 
-Frames are passed as objects; a property test shows that encoding preserves them. Frames to a dead peer vanish silently,
-as when a host dies. Same seed, same run.
+Frames are passed as objects, or encoded and encrypted (`links.py`); a property test shows that encoding preserves them.
+Frames to a dead peer vanish silently, as when a host dies. Same seed, same run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from plait_core.wire.frame_types.peer_frames import PeerFrame, Profile
 from plait_peer import Confirmed, Deliver, Peer, PeerId
 
 from ..history import UNKNOWN, History, Kind, type_number
+from .links import EncryptedLinks, ObjectLinks, Parcel, PeerLinks
 
 DELAY_S: Final = 0.005
 """Delay between two peers at one place."""
@@ -28,7 +29,9 @@ Blocked: TypeAlias = Callable[[PeerId, PeerId], bool]
 class PeerWorld:
     """All peers, and the frames in flight between them."""
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(self, seed: int | str, *, encrypted: bool = False) -> None:
+        """`encrypted`: whether links encode and encrypt frames."""
+        self.links: PeerLinks = EncryptedLinks(seed) if encrypted else ObjectLinks()
         self.rng = Random(f"peers/{seed}")
         self.now = 0.0
         self.steps = 0
@@ -44,7 +47,7 @@ class PeerWorld:
         self.sent: Callable[[PeerId, PeerId, PeerFrame], PeerFrame | None] | None = None
         """A hook that sees each sent frame, and may change or drop it."""
         self._places: dict[PeerId, tuple[float, float]] = {}
-        self._heap: list[tuple[float, int, PeerId, PeerId, PeerFrame | None]] = []
+        self._heap: list[tuple[float, int, PeerId, PeerId, Parcel | None]] = []
         self._order = 0
 
     # --- who is there -----------------------------------------------------------------------------------------------
@@ -73,6 +76,7 @@ class PeerWorld:
     def reset(self, one: PeerId, other: PeerId) -> None:
         """Break the connection of two peers: frames in flight are lost, and live ends learn of it."""
         self.history.add(Kind.LINK_DOWN, self.now, one, other)
+        self.links.reset(one, other)
         in_flight = {(one, other), (other, one)}
         self._heap = [row for row in self._heap if row[4] is None or (row[3], row[2]) not in in_flight]
         heapq.heapify(self._heap)
@@ -103,13 +107,14 @@ class PeerWorld:
 
     def run(self, until: float) -> None:
         """Execute everything that is due by a time."""
-        heap, peers, paused = self._heap, self.peers, self.paused
+        heap, peers, paused, links = self._heap, self.peers, self.paused, self.links
         while heap and heap[0][0] <= until:
-            now, _, to, sender, frame = heapq.heappop(heap)
+            now, _, to, sender, parcel = heapq.heappop(heap)
             self.now = now
             peer = peers.get(to)
             if peer is None:
                 continue
+            frame = None if parcel is None else links.receive(sender, to, parcel)
             if to in paused:
                 if frame is not None:
                     paused[to].append((sender, frame))
@@ -158,7 +163,7 @@ class PeerWorld:
             return
         if self.loss and self.rng.random() < self.loss:
             return
-        self._push(self.now + self.delay_s(sender, to), to, sender, frame)
+        self._push(self.now + self.delay_s(sender, to), to, sender, self.links.send(sender, to, frame))
 
     def publish(self, publisher: PeerId, dz: str, *, number: int = 0, confirm: bool = False) -> int:
         """Publish an event."""
@@ -167,6 +172,6 @@ class PeerWorld:
         self.flush(publisher)
         return number
 
-    def _push(self, when: float, to: PeerId, sender: PeerId, frame: PeerFrame | None) -> None:
+    def _push(self, when: float, to: PeerId, sender: PeerId, parcel: Parcel | None) -> None:
         self._order += 1
-        heapq.heappush(self._heap, (when, self._order, to, sender, frame))
+        heapq.heappush(self._heap, (when, self._order, to, sender, parcel))
