@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
+from unittest.mock import patch
 
 import numpy as np
 
@@ -145,6 +147,30 @@ class PlaitPeers:
             await watching
 
 
+class PlainPeers(PlaitPeers):
+    """Plait's peers with links that do not encrypt. No configuration of users makes such links."""
+
+    title = "plait.peer, plain links"
+
+    def publish(self, count: int, rate: float) -> None:
+        with self._plain_links():
+            super().publish(count, rate)
+
+    def subscribe(self, address: str, tally: Tally) -> None:
+        with self._plain_links():
+            super().subscribe(address, tally)
+
+    @staticmethod
+    @contextmanager
+    def _plain_links() -> Iterator[None]:
+        from plait_peer.server import PeerServer
+
+        from ...simulation.peers.links import new_plain_cipher
+
+        with patch("plait_peer.sdk_entry.PeerServer", partial(PeerServer, new_cipher=new_plain_cipher)):
+            yield
+
+
 class ZenohPeers:
     title = "Zenoh, peer to peer"
 
@@ -210,7 +236,12 @@ class ZeroMqSockets:
         return made
 
 
-PAIRS: Final[dict[str, Callable[[], Pair]]] = {"plait": PlaitPeers, "zenoh": ZenohPeers, "zeromq": ZeroMqSockets}
+PAIRS: Final[dict[str, Callable[[], Pair]]] = {
+    "plait": PlaitPeers,
+    "plain": PlainPeers,
+    "zenoh": ZenohPeers,
+    "zeromq": ZeroMqSockets,
+}
 
 
 def _run(work: Any) -> None:

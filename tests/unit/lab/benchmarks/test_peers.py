@@ -60,6 +60,19 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
     assert figures["failed trial: plait.peer, two peers (nothing was measured: 0 of 9 events arrived)"] == 1
 
 
+def test_encrypted_links_are_compared_with_plain_ones_of_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = {
+        ("plait", False): PairResult(9, 0, 900.0, 50.0, 90.0, 3.0),
+        ("plain", False): PairResult(9, 0, 1000.0, 45.0, 90.0, 3.0),
+        ("plait", True): PairResult(9, 0, 1000.0, 57.0, 90.0, 3.0),
+        ("plain", True): PairResult(9, 0, 1000.0, 45.0, 90.0, 3.0),
+    }
+    monkeypatch.setattr(peers_bench, "measured_pair", lambda key, count, rate=0.0: results[key, bool(rate)])
+    figures = reached()
+    assert figures["encrypted links: share of the plain links' events a second"] == 90
+    assert figures["encrypted links at 1,000/s: p50 above that of plain links"] == 12
+
+
 def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers_bench, "measured_pair", lambda *_: result_of(9))
     monkeypatch.setattr(twenty_peers, "measured_group", nothing)
