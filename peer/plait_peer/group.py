@@ -83,5 +83,5 @@ class Group:
 
     @property
     def link_prologue(self) -> bytes:
-        """What both ends of a link must agree on before they exchange keys: the protocol and the group's name."""
+        """The protocol and the group's name: both ends of a link must have the same before they exchange keys."""
         return _LINKS + b", version 1\0" + self.name.encode()

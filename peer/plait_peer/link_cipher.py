@@ -54,7 +54,7 @@ class LinkCipher(Protocol):
 
 
 NewCipher: TypeAlias = Callable[[Group, Randomness, bool], LinkCipher]
-"""Makes the encryption of a new link of a group; the flag is whether this end dials."""
+"""Makes the encryption of a new link of a group. The flag is True for the end that dials."""
 
 
 def new_noise_cipher(group: Group, randomness: Randomness, dials: bool) -> LinkCipher:
