@@ -7,11 +7,13 @@ from random import Random
 import pytest
 from sealed_world import HOUR_US, World, areas, quotes
 
+from plait_core import parse
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import Fit, opening_of
 from plait_crypto import (
     Draft,
     KeyInvalid,
+    Keyring,
     PayloadSealer,
     Router,
     RoutingKeys,
@@ -21,6 +23,7 @@ from plait_crypto import (
     Unopenable,
     deposit,
 )
+from plait_crypto.attributes.credentials import WHOLE
 
 FILTER = "area < 16 and location == 'London' or area == 99"
 FITS, OTHER, UNDECIDED = Fit.FITS, Fit.OTHER, Fit.UNDECIDED
@@ -171,3 +174,45 @@ def test_a_parcel_shows_its_opening(world: World) -> None:
     assert opening_of(payload) == sessions.openings()[0]
     for wrong in (b"", payload[:4], payload[:100], b"\1" + payload[1:], b"\2" + bytes(4) + payload):
         assert opening_of(wrong) is None
+
+
+def test_coarse_tokens_match_more_and_open_nothing(world: World) -> None:
+    keys = world.authority.subscriber_keys(
+        "reader",
+        parse("area between 17 and 18 and location == 'Paris'"),
+        epoch=0,
+        now_us=world.now_us,
+        randomness=world.rng,
+        coarse=2,
+    )
+    again = SubscriberKeys.decode(world.groups, keys.encode(world.groups))
+    assert again.encode(world.groups) == keys.encode(world.groups)
+    exact, coarse = (deposit(world.groups, [again.routing(world.groups, coarse=wide)]) for wide in (False, True))
+    router = Router(world.groups)
+    for area, location, exactly, coarsely in [
+        (17, "Paris", FITS, FITS),
+        (19, "Paris", OTHER, FITS),
+        (16, "London", OTHER, FITS),
+        (24, "Paris", OTHER, OTHER),
+    ]:
+        assert router.test(opening(world, area=area, location=location), [exact, coarse]) == [exactly, coarsely]
+    ring = Keyring(world.realm)
+    ring.add(again)
+    sealed = world.seal(world.publisher(), {"area": 19, "location": "Paris"})
+    with pytest.raises(Unopenable):
+        world.open(ring, sealed)
+    with pytest.raises(SealInvalid, match="no coarse tokens"):
+        world.keys("area == 17").routing(world.groups, coarse=True)
+
+
+def test_wider_credentials_are_those_above() -> None:
+    schema = quotes()
+    (box,) = schema.boxes(parse("price between 32 and 63.5 and symbol == 'IBM' and side == 'buy'"), widen=True)
+    wider = schema.wider(box, 1)
+    for attributes in (
+        {"price": 40.0, "symbol": "IBM", "side": "buy"},
+        {"price": 33.0, "symbol": "IBX", "side": "sell"},
+    ):
+        for row, labels in zip(wider, schema.paths(attributes, 0), strict=True):
+            assert any(labels[credential.place] == credential.label for credential in row)
+    assert schema.wider(box, 99) == tuple((WHOLE,) for _ in box)
