@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from math import inf
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -26,12 +27,22 @@ class TokenBucket:
 
     def take(self, now: float, cost: float = 1.0) -> bool:
         """Take `cost` tokens and return True. Return False, and take none, if there are fewer."""
-        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
-        self._at = now
+        self._refill(now)
         if self._tokens < cost:
             return False
         self._tokens -= cost
         return True
+
+    def wait(self, now: float, cost: float = 1.0) -> float:
+        """Return the time until `cost` tokens are there. A cost above the burst waits for ever."""
+        self._refill(now)
+        if cost > self._burst:
+            return inf
+        return max(0.0, (cost - self._tokens) / self._rate)
+
+    def _refill(self, now: float) -> None:
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
+        self._at = now
 
 
 class TokenBuckets(Generic[K]):
@@ -46,10 +57,17 @@ class TokenBuckets(Generic[K]):
         self._keys_max = keys_max
         self._buckets: OrderedDict[K, TokenBucket] = OrderedDict()
 
-    def take(self, key: K, now: float) -> bool:
-        """Take a token from the key's bucket. Return False if it is empty."""
+    def take(self, key: K, now: float, cost: float = 1.0) -> bool:
+        """Take tokens from the key's bucket. Return False, and take none, if there are fewer."""
+        return self._bucket(key, now).take(now, cost)
+
+    def wait(self, key: K, now: float, cost: float = 1.0) -> float:
+        """Return the time until the key's bucket holds `cost` tokens."""
+        return self._bucket(key, now).wait(now, cost)
+
+    def _bucket(self, key: K, now: float) -> TokenBucket:
         bucket = self._buckets.pop(key, None) or TokenBucket(self._rate, self._burst, now)
         self._buckets[key] = bucket
         if len(self._buckets) > self._keys_max:
             self._buckets.popitem(last=False)
-        return bucket.take(now)
+        return bucket
