@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -66,8 +66,11 @@ async def sealed(
     reply = {REPLY: attributes.pop(REPLY)} if REPLY in attributes else {}  # brokers route a reply by it
     told = SealedMetadata(0, metadata.lifetime_us, metadata.priority, metadata.headers)
     draft = Draft(attributes, bytes(payload), hidden=_hidden(seal, attributes), bound=_bound(publisher), metadata=told)
-    clear, parcel = await seal.ring.seal(draft)
-    return {**clear, **reply, SEALED: seal.ring.realm.short_name.hex()}, parcel
+    while True:
+        realm = seal.ring.realm
+        clear, parcel = await seal.ring.seal(draft)
+        if seal.ring.realm is realm:  # otherwise the master secret was rotated meanwhile
+            return {**clear, **reply, SEALED: realm.short_name.hex()}, parcel
 
 
 def _hidden(seal: Seal, attributes: Attributes) -> Collection[str]:
@@ -80,13 +83,14 @@ def _hidden(seal: Seal, attributes: Attributes) -> Collection[str]:
     return seal.hidden
 
 
-def routed(filter: Filter, realm: Realm, reveal: frozenset[str] = frozenset()) -> Filter:
-    """Return the filter that brokers route by. It matches every sealed event of the realm that may match `filter`.
+def routed(filter: Filter, *realms: Realm, reveal: frozenset[str] = frozenset()) -> Filter:
+    """Return the filter that brokers route by. It matches every sealed event of the realms that may match `filter`.
 
-    It has conditions on attributes that the schema declares clear, and on those in `reveal`, and no others.
+    It has conditions on attributes that the schemas declare clear, and on those in `reveal`, and no others.
     """
-    of_realm = _of_realm(realm)
-    found = Filter(conjoin([of_realm, _relaxed(filter.expr, realm.schema.clear, reveal)]))
+    of_realm = _of_realms(realms)
+    clear = frozenset.intersection(*(realm.schema.clear for realm in realms))
+    found = Filter(conjoin([of_realm, _relaxed(filter.expr, clear, reveal)]))
     try:
         _ = found.normal
     except FilterTooComplex:  # brokers then send more events, and the reader filters them
@@ -125,11 +129,18 @@ class Reader:
         """Of a durable subscription, the events that were opened and are not acknowledged yet."""
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
         self._declined: dict[EventId, Opened] = {}
-        self.routed = self.change(filter)
-        """The filter that brokers route by."""
+        self.change(filter)
         _ = self.deposit  # raises SealInvalid here rather than when the keys change
         if durable:
             self._ring.keep_record(durable)
+
+    @property
+    def routed(self) -> Filter:
+        """The filter that brokers route by."""
+        realms = getattr(self._ring, "realms", None) or (self._ring.realm,)
+        found = routed(self._filter, *realms, reveal=self._reveal)
+        self._reads_all = found.text == Filter(_of_realms(realms)).text
+        return found
 
     @property
     def deposit(self) -> bytes:
@@ -146,8 +157,6 @@ class Reader:
         """Replace the filter. Return the new filter that brokers route by."""
         filter.check_satisfiable()  # brokers see a weaker filter, and could not tell
         self._filter = filter
-        self.routed = routed(filter, self._ring.realm, self._reveal)
-        self._reads_all = self.routed.text == Filter(_of_realm(self._ring.realm)).text
         return self.routed
 
     @property
@@ -299,8 +308,8 @@ async def _opened(ring: Unsealing, event: Event) -> Opened:
     return await ring.open(clear, event.payload, _bound(event.publisher))
 
 
-def _of_realm(realm: Realm) -> Expr:
-    return Compare(SEALED, "==", realm.short_name.hex())
+def _of_realms(realms: Sequence[Realm]) -> Expr:
+    return disjoin([Compare(SEALED, "==", realm.short_name.hex()) for realm in realms])
 
 
 def _relaxed(expr: Expr, clear: frozenset[str], reveal: frozenset[str]) -> Expr:

@@ -305,9 +305,10 @@ class Subscription(Generic[T]):
             self._driver.loop.call_soon_threadsafe(self._update_routing)
 
     def _update_routing(self) -> None:
-        """Send new routing tokens to the broker: the ring's keys have changed."""
+        """Send new routing tokens to the broker, and the filter that names their realms: the ring's keys have changed."""
         if self._unseal is not None and self._state.open and not self._driver.session.ended:
-            self._driver.session.desired.update_routing(self._state, self._unseal.deposit)
+            unseal = self._unseal
+            self._driver.session.desired.update_routing(self._state, unseal.deposit, unseal.routed)
             self._driver.pump()
 
     def _hold(self, event: Event) -> None:

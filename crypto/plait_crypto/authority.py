@@ -7,11 +7,11 @@ an epoch after its revocation. An issued key works until its epoch is over.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, TypeAlias, TypeVar
 
 from plait_core import Filter, Randomness
 
-from .attributes.credentials import Credential
 from .attributes.schema import Box
 from .errors import KeyRefused, SealInvalid
 from .hazmat import (
@@ -20,11 +20,16 @@ from .hazmat import (
     PublisherPair,
     SubscriberPart,
 )
-from .keys import PublisherKeys, Rows, SubscriberBox, SubscriberKeys, Tokens
+from .hazmat.backend import G2
+from .keys import PublisherKeys, Row, Rows, SubscriberBox, SubscriberKeys, Tokens
 from .limits import HOLDERS_MAX
 from .realm import Realm
 
 _PUBLISHER_MAX: Final = 2**64 - 1
+
+K = TypeVar("K")
+Steps: TypeAlias = Generator[None, None, K]
+"""An issue in steps of one credential, about a millisecond each. Its value is the result."""
 
 
 class Authority:
@@ -59,12 +64,9 @@ class Authority:
         widen: bool = False,
     ) -> PublisherKeys:
         """Issue keys to seal events that match a filter, under a publisher id that belongs to the holder alone."""
-        if not 0 < publisher <= _PUBLISHER_MAX:
-            raise SealInvalid(f"no publisher id: {publisher!r:.80}", hint="64 bits, not 0")
-        self._check(holder, epoch, now_us)
+        self.check(holder, epoch, now_us)
         boxes = self.realm.schema.boxes(filter, slots, widen=widen)
-        issued = tuple(self._publisher_box(publisher, grant, epoch, box, randomness) for grant, box in enumerate(boxes))
-        return PublisherKeys(self.realm.digest, epoch, publisher, issued)
+        return finished(self.publisher_steps(publisher, boxes, epoch, randomness))
 
     def subscriber_keys(
         self,
@@ -82,46 +84,72 @@ class Authority:
 
         With `coarse`, also tokens of credentials that are this many levels wider. They open nothing.
         """
-        self._check(holder, epoch, now_us)
+        self.check(holder, epoch, now_us)
         boxes = self.realm.schema.boxes(filter, slots, widen=widen)
-        return SubscriberKeys(
-            self.realm.digest, epoch, tuple(self._subscriber_box(epoch, box, randomness, coarse) for box in boxes)
-        )
+        return finished(self.subscriber_steps(boxes, epoch, randomness, coarse))
 
-    def _check(self, holder: str, epoch: int, now_us: int) -> None:
+    def check(self, holder: str, epoch: int, now_us: int) -> None:
+        """Raise KeyRefused if a holder may have no keys of an epoch."""
         if epoch not in self.realm.schema.epochs.issued_at(now_us):
             raise KeyRefused(f"no keys for epoch {epoch} now", hint="this epoch, or the next near the end of this one")
         if epoch > self._revoked.get(holder, epoch):
             raise KeyRefused(f"{holder[:80]} is revoked")
 
-    def _publisher_box(
-        self, publisher: int, grant: int, epoch: int, box: Box, randomness: Randomness
-    ) -> Rows[PublisherPair]:
-        def pair(row: int, credential: Credential) -> PublisherPair:
-            identity = self.realm.signs(epoch, publisher, grant, row, credential)
-            return self._issuer.publisher_pair(identity, randomness)
+    def publisher_steps(
+        self, publisher: int, boxes: Sequence[Box], epoch: int, randomness: Randomness
+    ) -> Steps[PublisherKeys]:
+        """Issue a publisher's keys, without a check of the holder."""
+        if not 0 < publisher <= _PUBLISHER_MAX:
+            raise SealInvalid(f"no publisher id: {publisher!r:.80}", hint="64 bits, not 0")
+        issued: list[Rows[PublisherPair]] = []
+        for grant, box in enumerate(boxes):
+            rows: list[Row[PublisherPair]] = []
+            for row, credentials in enumerate(box):
+                pairs = []
+                for credential in credentials:
+                    identity = self.realm.signs(epoch, publisher, grant, row, credential)
+                    pairs.append((credential, self._issuer.publisher_pair(identity, randomness)))
+                    yield
+                rows.append(tuple(pairs))
+            issued.append(tuple(rows))
+        return PublisherKeys(self.realm.digest, epoch, publisher, tuple(issued))
 
-        return tuple(
-            tuple((credential, pair(row, credential)) for credential in credentials)
-            for row, credentials in enumerate(box)
-        )
+    def subscriber_steps(
+        self, boxes: Sequence[Box], epoch: int, randomness: Randomness, coarse: int = 0
+    ) -> Steps[SubscriberKeys]:
+        """Issue a subscriber's keys, without a check of the holder."""
+        issued: list[SubscriberBox] = []
+        for box in boxes:
+            binding, s4 = self._issuer.binding(randomness)
+            rows: list[Row[SubscriberPart]] = []
+            for row, credentials in enumerate(box):
+                parts = []
+                for credential in credentials:
+                    identity = self.realm.opens(epoch, row, credential)
+                    parts.append((credential, self._issuer.subscriber_part(binding, identity, randomness)))
+                    yield
+                rows.append(tuple(parts))
+            tokens = (yield from self._coarse_steps(box, epoch, coarse)) if coarse else ()
+            issued.append(SubscriberBox(s4, tuple(rows), tokens))
+        return SubscriberKeys(self.realm.digest, epoch, tuple(issued))
 
-    def _subscriber_box(self, epoch: int, box: Box, randomness: Randomness, coarse: int) -> SubscriberBox:
-        identities = [
-            self.realm.opens(epoch, row, credential)
-            for row, credentials in enumerate(box)
-            for credential in credentials
-        ]
-        issued = self._issuer.subscriber_set(identities, randomness)
-        parts = iter(issued.parts)
-        rows: Rows[SubscriberPart] = tuple(
-            tuple((credential, next(parts)) for credential in credentials) for credentials in box
-        )
-        return SubscriberBox(issued.s4, rows, self._coarse_tokens(epoch, box, coarse) if coarse else ())
+    def _coarse_steps(self, box: Box, epoch: int, levels: int) -> Steps[Tokens]:
+        """Compute the tokens of wider credentials."""
+        rows: list[tuple[G2, ...]] = []
+        for row, credentials in enumerate(self.realm.schema.wider(box, levels)):
+            tokens = []
+            for credential in credentials:
+                tokens.append(self._issuer.token(self.realm.opens(epoch, row, credential)))
+                yield
+            rows.append(tuple(tokens))
+        return tuple(rows)
 
-    def _coarse_tokens(self, epoch: int, box: Box, levels: int) -> Tokens:
-        wider = self.realm.schema.wider(box, levels)
-        return tuple(
-            tuple(self._issuer.token(self.realm.opens(epoch, row, credential)) for credential in credentials)
-            for row, credentials in enumerate(wider)
-        )
+
+def finished(steps: Steps[K]) -> K:
+    """Take all steps of an issue, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            value: K = stop.value
+            return value

@@ -16,6 +16,10 @@ NUMBER_BITS_MAX: Final = 64
 SLOT_BITS_MAX: Final = 24
 """Halvings of an epoch: seconds of half a year (thesis 5.5.7 has 22 for a month)."""
 
+EARLY_ENDS_MAX: Final = 1024
+"""Epochs of one realm that end early: all members need their times, 17 bytes each in a reply. `plait keys rotate`
+begins a realm without any."""
+
 HOLES_MAX: Final = 64
 """Excluded values that one range is cut at: each may double its credentials."""
 

@@ -5,8 +5,8 @@ All members compute the same identities of credentials, without a request to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .attributes.credentials import Credential, publisher_identity, subscriber_identity
@@ -16,9 +16,12 @@ from .hazmat import Parameters
 from .hazmat.hashing import digest
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Realm:
-    """Public parameters and a schema. Members get them from the authority over a trusted channel."""
+    """Public parameters and a schema. Members get them from the authority over a trusted channel.
+
+    Only the early ends of epochs change during its life. They are no part of its digest.
+    """
 
     parameters: Parameters
     schema: Schema
@@ -32,6 +35,18 @@ class Realm:
     def short_name(self) -> bytes:
         """Its name in envelopes."""
         return self.digest[:REALM_BYTES]
+
+    def end_epochs(self, at_us: Iterable[int]) -> bool:
+        """Add times at which the authority ended epochs early. Return whether one is new.
+
+        A time is never removed: a replica that does not know it yet would otherwise undo it.
+        """
+        epochs = self.schema.epochs
+        ends = tuple(sorted({*epochs.early_ends_us, *at_us}))
+        if ends == epochs.early_ends_us:
+            return False
+        self.schema = replace(self.schema, epochs=replace(epochs, early_ends_us=ends))
+        return True
 
     def sealed_for(self, epoch: int, paths: Sequence[Sequence[bytes]]) -> list[list[bytes]]:
         """Return the identities of all credentials that an event with these paths matches."""

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from plait_crypto import SealInvalid
+from plait_crypto.keyserver import Certified
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 HOLDER_LIFE: Final = timedelta(days=365)
@@ -50,21 +51,24 @@ class CertificateAuthority:
         builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         return cls(key_pem(key), _pem(builder.sign(key, hashes.SHA256())))
 
-    def certify_holder(self, holder: str, request: str, now_us: int) -> str:
-        """Return a certificate for the key of a request, PEM.
+    def certify_holder(self, holder: str, request: str, now_us: int) -> Certified:
+        """Return a certificate for the key of a request.
 
         Raise SealInvalid unless the request proves possession of the key.
         """
         try:
             csr = x509.load_pem_x509_csr(request.encode())
             public = csr.public_key()
-            sound = csr.is_signature_valid and isinstance(public, ec.EllipticCurvePublicKey)
+            p256 = isinstance(public, ec.EllipticCurvePublicKey) and isinstance(public.curve, ec.SECP256R1)
+            sound = p256 and csr.is_signature_valid
         except Exception:  # the library has no common base for its errors about foreign bytes
             sound = False
         if not sound:
             raise SealInvalid("no certificate request", hint="PKCS #10 in PEM, of a P-256 key")
         assert isinstance(public, ec.EllipticCurvePublicKey)
-        return self._signed(holder, public, now_us, HOLDER_LIFE, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        serial = x509.random_serial_number()
+        usage = ExtendedKeyUsageOID.CLIENT_AUTH
+        return Certified(self._signed(holder, public, now_us, HOLDER_LIFE, usage, (), serial), f"{serial:x}")
 
     def certify_service(self, hosts: Sequence[str], now_us: int) -> tuple[str, str]:
         """Return a new key and its certificate for a server at these hosts, both PEM."""
@@ -81,11 +85,12 @@ class CertificateAuthority:
         life: timedelta,
         usage: x509.ObjectIdentifier,
         hosts: tuple[x509.GeneralName, ...],
+        serial: int | None = None,
     ) -> str:
         issuer = x509.load_pem_x509_certificate(self.certificate.encode())
         key = serialization.load_pem_private_key(self.key.encode(), None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
-        builder = _begun(_name(name), issuer.subject, public, now_us, life)
+        builder = _begun(_name(name), issuer.subject, public, now_us, life, serial)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -114,11 +119,16 @@ def request_for(key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def _begun(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now_us: int, life: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    now_us: int,
+    life: timedelta,
+    serial: int | None = None,
 ) -> x509.CertificateBuilder:
     now = _EPOCH + timedelta(microseconds=now_us)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
-    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.serial_number(x509.random_serial_number() if serial is None else serial)
     return builder.not_valid_before(now - _SKEW).not_valid_after(now + life)
 
 

@@ -8,23 +8,28 @@ from __future__ import annotations
 import asyncio
 import ssl
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from plait_core import Filter
 from plait_core.values import Json
-from plait_crypto import PublisherKeys, Realm, Schema, SealError, SubscriberKeys
+from plait_crypto import PublisherKeys, Realm, Schema, SealError, SealInvalid, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups, Parameters, PointInvalid
 from plait_crypto.keyserver import Enrol, IssueKeys, Refusal, ShowRealm
-from plait_crypto.keyserver.limits import REPLY_BYTES_MAX
+from plait_crypto.keyserver.limits import KNOWN_MAX, REPLY_BYTES_MAX
 from plait_crypto.keyserver.messages import KeyRequest, RequestInvalid, read_reply, request_line
 
 from .certificates import key_pem, new_key, request_for
+from .private_files import write_private
 from .service import load_pair
 
-ANSWER_S: Final = 20.0
-"""Seconds to connect, request and receive: issuing a thousand credentials takes two, after the requests before it."""
+CONNECT_S: Final = 10.0
+"""Seconds to connect. Another replica is tried then."""
+
+ANSWER_S: Final = 120.0
+"""Seconds to request and receive: the largest keys take 17 s to issue, and others have their turns meanwhile."""
 
 PLACES_SHOWN: Final = 4
 """Addresses that an error lists."""
@@ -55,15 +60,52 @@ class Identity:
             raise SealError("not a key with its certificate", hint="the output of `plait keys issue --token-file`")
         return cls(text[:at], text[at:])
 
+    def save(self, path: Path | str) -> None:
+        """Write it to a file that its owner alone can read."""
+        write_private(Path(path), self.to_pem().encode())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Identity:
+        """Read the file that `save` wrote."""
+        return cls.from_pem(Path(path).read_text())
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A realm, and the time in which events are sealed in it."""
+
+    realm: Realm
+    decided_us: int = 0
+    """When it was drawn: a later one succeeds it."""
+    begins_us: int = 0
+    ends_us: int | None = None
+    """Its keys are issued until then. None: no successor is known."""
+
+    def ended(self, now_us: int) -> bool:
+        """Return whether no event of it is accepted any more."""
+        return self.ends_us is not None and now_us >= self.ends_us
+
 
 @dataclass(frozen=True)
 class RealmNow:
-    """A realm, and the epochs that keys are issued for."""
+    """The realms that are served, and the epochs of the present one that keys are issued for."""
 
-    realm: Realm
+    terms: tuple[Term, ...]
+    """The oldest first: more than one only around a rotation."""
     epochs: tuple[int, ...]
     now_us: int
     """The server's time."""
+
+    @property
+    def realm(self) -> Realm:
+        """The realm that events are sealed in now."""
+        return present(self.terms, self.now_us).realm
+
+
+def present(terms: Sequence[Term], now_us: int) -> Term:
+    """Return the term that a time is in."""
+    begun = [term for term in terms if term.begins_us <= now_us]
+    return begun[-1] if begun else terms[0]
 
 
 class KeyClient:
@@ -75,15 +117,21 @@ class KeyClient:
         self._authority = authority
         self.identity = identity
 
-    async def realm(self) -> RealmNow:
-        """Return the realm that keys are issued in."""
-        reply = await self._request(ShowRealm())
+    async def realm(self, known: Sequence[Realm] = ()) -> RealmNow:
+        """Return the realms that keys are issued in. Those in `known` are returned as they are given.
+
+        Their early ends of epochs are added to them.
+        """
+        by_digest = {realm.digest.hex(): realm for realm in known}
+        reply = await self._request(ShowRealm(tuple(by_digest)[-KNOWN_MAX:]))
         try:
-            parameters = Parameters.decode(ArkworksGroups(), b64decode(reply["parameters"]))
-            realm = Realm(parameters, Schema.from_json(reply["schema"]))
-            return RealmNow(realm, tuple(int(epoch) for epoch in reply["epochs"]), int(reply["now_us"]))
-        except (KeyError, ValueError, TypeError, PointInvalid):
+            terms = tuple(_term(given, by_digest) for given in reply["realms"])
+            found = RealmNow(terms, tuple(int(epoch) for epoch in reply["epochs"]), int(reply["now_us"]))
+        except (KeyError, ValueError, TypeError, PointInvalid, SealInvalid):
             raise RequestInvalid("a reply without a realm") from None
+        if not terms:
+            raise RequestInvalid("a reply without a realm")
+        return found
 
     async def enrol(self, token: str) -> Identity:
         """Generate a key and have it certified. A token is valid once, so the caller must store the result."""
@@ -96,14 +144,14 @@ class KeyClient:
         self, realm: Realm, filter: Filter, epoch: int, slots: tuple[int, int] | None = None
     ) -> SubscriberKeys:
         """Request keys to open events that match a filter."""
-        reply = await self._request(IssueKeys("subscriber", filter, epoch, slots=slots))
+        reply = await self._request(IssueKeys("subscriber", filter, epoch, 0, slots, realm.digest.hex()))
         return SubscriberKeys.decode(realm.parameters.groups, _keys(reply))
 
     async def publisher_keys(
         self, realm: Realm, filter: Filter, epoch: int, instance: int, slots: tuple[int, int] | None = None
     ) -> PublisherKeys:
         """Request keys to seal events that match a filter, for one process of the holder."""
-        reply = await self._request(IssueKeys("publisher", filter, epoch, instance, slots))
+        reply = await self._request(IssueKeys("publisher", filter, epoch, instance, slots, realm.digest.hex()))
         return PublisherKeys.decode(realm.parameters.groups, _keys(reply))
 
     async def _request(self, request: KeyRequest) -> Json:
@@ -111,8 +159,7 @@ class KeyClient:
         tried = list(self._addresses)
         for host, port in tried:
             try:
-                async with asyncio.timeout(ANSWER_S):
-                    return await self._request_from(host, port, request)
+                return await self._request_from(host, port, request)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 failure = error
             except Refusal as refusal:
@@ -128,10 +175,12 @@ class KeyClient:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         if self.identity is not None:
             load_pair(context, self.identity.key, self.identity.certificate)
-        reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=REPLY_BYTES_MAX)
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(host, port, ssl=context, limit=REPLY_BYTES_MAX)
         try:
             writer.write(request_line(request))
-            return read_reply(await reader.readuntil(b"\n"))
+            async with asyncio.timeout(ANSWER_S):
+                return read_reply(await reader.readuntil(b"\n"))
         finally:
             writer.close()
 
@@ -143,6 +192,18 @@ def _hint(failure: Exception | None) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in str(failure):
         return "is --ca the authority.pem of this key server, and the host one of its --host?"
     return "is `plait keyserver` running there?"
+
+
+def _term(given: Json, known: Mapping[str, Realm]) -> Term:
+    realm = known.get(given["digest"])
+    if realm is None:
+        parameters = Parameters.decode(ArkworksGroups(), b64decode(given["parameters"]))
+        realm = Realm(parameters, Schema.from_json(given["schema"]))
+        if realm.digest.hex() != given["digest"]:
+            raise ValueError("another realm than it says")
+    realm.end_epochs(int(each) for each in given["early_ends_us"])
+    ends_us = None if given["ends_us"] is None else int(given["ends_us"])
+    return Term(realm, int(given["decided_us"]), int(given["begins_us"]), ends_us)
 
 
 def _keys(reply: Json) -> bytes:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from plait_crypto import SealError
 
 from .client import Identity, KeyClient
 from .membership import Membership
+from .private_files import check_folder, private_folder, write_private
 
 _SERVERS: Final = "servers.json"
 _AUTHORITY: Final = "authority.pem"
@@ -24,11 +24,14 @@ IDENTITY: Final = "identity.pem"
 
 
 def make_folder(path: Path, servers: Sequence[tuple[str, int]], authority: str, identity: Identity) -> None:
-    """Store a membership; its key is readable by its owner alone."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_secret(path / IDENTITY, identity.to_pem().encode())
-    (path / _AUTHORITY).write_text(authority)
-    (path / _SERVERS).write_text(json.dumps([list(server) for server in servers]))
+    """Store a membership, readable by its owner alone; raise SealError if others may write the folder.
+
+    The authority is not secret, but a member trusts it: nobody else may exchange it.
+    """
+    private_folder(path)
+    write_private(path / _AUTHORITY, authority.encode())
+    write_private(path / _SERVERS, json.dumps([list(server) for server in servers]).encode())
+    identity.save(path / IDENTITY)
 
 
 def folder_client(path: Path) -> KeyClient:
@@ -38,6 +41,7 @@ def folder_client(path: Path) -> KeyClient:
         authority, identity = (path / _AUTHORITY).read_text(), (path / IDENTITY).read_text()
     except (OSError, ValueError, TypeError):
         raise SealError(f"{path} is not a member's folder", hint="`plait keys join` creates one") from None
+    check_folder(path)
     return KeyClient(servers, authority, Identity.from_pem(identity))
 
 
@@ -46,10 +50,3 @@ async def folder_member(path: Path) -> AsyncIterator[Membership]:
     """Yield the member, whose keys renew themselves."""
     async with await Membership.join(folder_client(path), folder=path) as member:
         yield member
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read."""
-    path.unlink(missing_ok=True)  # an existing file would keep its mode
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)

@@ -10,7 +10,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -32,7 +32,7 @@ from plait_crypto import (
     SubscriberKeys,
 )
 
-from .seen_record import SeenRecord
+from .seen_record import Records
 
 WAITING_MAX: Final = 256
 """Events that wait for a ring's thread; further callers wait for room. At 20 ms an event they are five seconds."""
@@ -116,8 +116,9 @@ class _Ring(Generic[K]):
         if self._closed:
             return
         epochs, now_us = self.realm.schema.epochs, self._now_us()
-        over_us = epochs.start_us + epochs.epoch_at(now_us) * epochs.length_us + epochs.overlap_us
-        next_us = over_us if over_us > now_us else over_us + epochs.length_us
+        epoch = epochs.epoch_at(now_us)
+        ends_us = (epochs.begin_us(each) + epochs.overlap_us for each in (epoch, epoch + 1))
+        next_us = next(end_us for end_us in ends_us if end_us > now_us)
         delay_s = min((next_us - now_us) / 1_000_000 + FORGET_LATER_S, LOOK_S)
         self._forgetting = asyncio.get_running_loop().call_later(delay_s, self._forget_now)
 
@@ -182,8 +183,7 @@ class SubscriberRing(_Ring[SubscriberKeys]):
     ) -> None:
         """`folder` is where the records of durable subscriptions are kept."""
         super().__init__(realm, now_us, randomness, "plait-unsealing")
-        self._folder = folder
-        self._record: SeenRecord | None = None
+        self._records = Records(folder)
         self._keyring = Keyring(realm, since_us=now_us() - AGE_MAX_US)
         self._payloads = PayloadReader(self._keyring)
         self._deposits: dict[DepositKind, bytes | SealInvalid] = {}
@@ -198,32 +198,20 @@ class SubscriberRing(_Ring[SubscriberKeys]):
 
     def keep_record(self, name: str) -> None:
         """Keep the record of a durable subscription: what it acknowledged in earlier processes is a replay."""
-        if self._folder is None:
-            raise SealInvalid(
-                "a durable subscription to sealed events needs a folder for its record of seen events",
-                hint="Membership.join(client, folder=...), or `plait sub --unseal FOLDER`",
-            )
-        if self._record is not None and self._record.name == name:
-            return
-        if self._record is not None:
-            raise SealInvalid(
-                f"this ring opens the durable subscription {self._record.name[:80]!r}",
-                hint="one ring for each subscription",
-            )
-        self._record = SeenRecord(self._folder, name, self.realm.schema.epochs, self._now_us())
-        self._keyring.remember((session, number) for session, number, _ in self._record.entries)
+        self.remember(self._records.keep(name, self.realm.schema.epochs, self._now_us()))
+
+    def remember(self, seen: Iterable[tuple[bytes, int]]) -> None:
+        """Refuse these events of sessions: all that earlier processes have acknowledged."""
+        self._keyring.remember(seen)
 
     def settle(self, session: bytes, number: int) -> None:
         """Record that an event of a session is acknowledged."""
-        if self._record is not None and session:
-            self._record.add(session, number, self._now_us())
+        self._records.add(session, number, self._now_us())
 
     def close(self) -> None:
         """Close the ring's thread and its record."""
         super().close()
-        if self._record is not None:
-            self._record.close()
-            self._record = None
+        self._records.close()
 
     def deposit(self, kind: DepositKind = "exact") -> bytes:
         """Return the tokens by which brokers test which events match; raise SealInvalid if these keys have none.
@@ -242,6 +230,10 @@ class SubscriberRing(_Ring[SubscriberKeys]):
         if not self._busy and self._payloads.cheap(payload):
             return self._open(clear, payload, bound)
         return await self._run(lambda: self._open(clear, payload, bound))
+
+    def epochs(self) -> set[int]:
+        """Return the epochs of its keys."""
+        return self._keyring.epochs()
 
     def _open(self, clear: Attributes, payload: bytes, bound: bytes) -> Opened:
         return self._payloads.open(clear, payload, now_us=self._now_us(), randomness=self._randomness, bound=bound)

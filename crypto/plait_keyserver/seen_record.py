@@ -16,7 +16,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from plait_crypto import Epochs, SealError
+from plait_crypto import Epochs, SealError, SealInvalid
 from plait_crypto.envelope import SESSION_BYTES
 from plait_crypto.limits import SESSION_US_MAX
 
@@ -70,3 +70,43 @@ class SeenRecord:
             os.fsync(file.fileno())
         temporary.replace(self._path)
         return self._path
+
+
+class Records:
+    """The record of one ring's durable subscription, if it has one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._record: SeenRecord | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a record."""
+        return self._record is not None
+
+    def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int]]:
+        """Open the record of a durable subscription. Return the session and number of each event in it."""
+        if self._record is None:
+            if self._folder is None:
+                raise SealInvalid(
+                    "a durable subscription to sealed events needs a folder for its record of seen events",
+                    hint="Membership.join(client, folder=...), or `plait sub --unseal FOLDER`",
+                )
+            self._record = SeenRecord(self._folder, name, epochs, now_us)
+        elif self._record.name != name:
+            raise SealInvalid(
+                f"this ring opens the durable subscription {self._record.name[:80]!r}",
+                hint="one ring for each subscription",
+            )
+        return [(session, number) for session, number, _ in self._record.entries]
+
+    def add(self, session: bytes, number: int, now_us: int) -> None:
+        """Record an event of a session, if there is a record."""
+        if self._record is not None and session:
+            self._record.add(session, number, now_us)
+
+    def close(self) -> None:
+        """Close the record."""
+        if self._record is not None:
+            self._record.close()
+            self._record = None

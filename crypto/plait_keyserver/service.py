@@ -1,6 +1,8 @@
 """The key server's process: TLS, one issuing thread, and an audit line on disk before any reply is sent.
 
-The request handler makes all decisions. While the policy cannot be read, nothing is issued.
+A line passes three places. `Admission` refuses it, unread, if its sender's budget is used up. `Turns` holds it until
+its sender has a turn. `RequestHandler` answers it, in slices: between two slices of one holder all others have theirs.
+While the policy cannot be read, nothing is issued.
 """
 
 from __future__ import annotations
@@ -12,28 +14,73 @@ import random
 import ssl
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from plait_core import Randomness
-from plait_crypto import Authority, SealError
-from plait_crypto.keyserver import Caller, Record, Refusal, RequestHandler, reply_line
-from plait_crypto.keyserver.limits import REQUEST_BYTES_MAX
+from plait_core.values import Json
+from plait_crypto import SealError
+from plait_crypto.authority import Steps
+from plait_crypto.keyserver import (
+    Admission,
+    Answer,
+    Caller,
+    Certified,
+    Record,
+    Refusal,
+    RequestHandler,
+    Tallies,
+    Turns,
+    reply_line,
+)
+from plait_crypto.keyserver.limits import (
+    PENDING_MAX,
+    PENDING_PER_CALLER_MAX,
+    REQUEST_BYTES_MAX,
+    SLICE_CREDENTIALS,
+)
 
 from .directory import KeyDirectory, Secrets
 
 CONNECTIONS_MAX: Final = 512
 """Open connections: each holds a TLS session and at most one request."""
 
-PENDING_MAX: Final = 64
-"""Requests that wait for the issuing thread; further ones are refused as busy. A long one takes a second."""
+CONNECTIONS_PER_CALLER_MAX: Final = 64
+"""Open connections of one holder, or of one address without a certificate."""
 
 SILENCE_S: Final = 30.0
 """A connection without a request for so long is closed."""
 
+REFUSED_PAUSE_S: Final = 0.1
+"""A connection is not read for so long after a line that was refused unread. TCP then slows its sender down."""
+
+TALLY_S: Final = 10.0
+"""Uneventful requests are counted for so long, and then written as one line each caller."""
+
 log: Final = logging.getLogger(__name__)
+
+
+class _Job:
+    """A line that is being answered. `slice` runs in the issuing thread."""
+
+    def __init__(self, caller: Caller, steps: Steps[Answer], gone: Callable[[], bool]) -> None:
+        self.caller = caller
+        self.gone = gone
+        self.answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._steps = steps
+
+    def slice(self) -> Answer | None:
+        """Take some steps. Return the answer after the last one."""
+        for _ in range(SLICE_CREDENTIALS):
+            try:
+                next(self._steps)
+            except StopIteration as stop:
+                answer: Answer = stop.value
+                return answer
+        return None
 
 
 class KeyService:
@@ -53,12 +100,15 @@ class KeyService:
         self._hosts = hosts
         self._now_us = now_us
         self._randomness = randomness if randomness is not None else random.SystemRandom()
-        policy, revoked = directory.decisions()
-        self._handler = RequestHandler(Authority(secrets.realm, secrets.master), self, policy, revoked)
+        self._handler = RequestHandler(secrets.served(), self, directory.decisions())
+        self._admission, self._tallies = Admission(), Tallies()
+        self._turns: Turns[_Job] = Turns(PENDING_MAX, PENDING_PER_CALLER_MAX)
+        self._waiting = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "plait-keyserver")
         self._server: asyncio.Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
-        self._pending = 0
+        self._open: Counter[str] = Counter()
         self.port = 0
 
     # --- the handler's Registry, called in the issuing thread ---------------------------------------------------------
@@ -67,7 +117,7 @@ class KeyService:
         """See Registry."""
         return self._directory.redeem(token, now_us)
 
-    def certify(self, holder: str, request: str, now_us: int) -> str:
+    def certify(self, holder: str, request: str, now_us: int) -> Certified:
         """See Registry."""
         return self._secrets.authority.certify_holder(holder, request, now_us)
 
@@ -78,67 +128,115 @@ class KeyService:
         context = self._context()
         self._server = await asyncio.start_server(self._accept, host, port, ssl=context, limit=REQUEST_BYTES_MAX)
         self.port = self._server.sockets[0].getsockname()[1]
+        self._tasks = [asyncio.create_task(self._issue()), asyncio.create_task(self._write_tallies())]
 
     async def stop(self) -> None:
-        """Refuse new connections, and finish begun requests."""
+        """Refuse new connections, and finish the present slice."""
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for task in [*self._connections, *self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._connections, *self._tasks, return_exceptions=True)
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
+        self._write(self._tallies.take(self._now_us()))
 
     # --- one connection -----------------------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
+        task, caller = asyncio.current_task(), _caller(writer)
         assert task is not None
-        if len(self._connections) >= CONNECTIONS_MAX:
+        if len(self._connections) >= CONNECTIONS_MAX or self._open[caller.key] >= CONNECTIONS_PER_CALLER_MAX:
             writer.close()
             return
         self._connections.add(task)
+        self._open[caller.key] += 1
         try:
-            await self._serve(reader, writer)
+            await self._serve(caller, reader, writer)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             pass  # it disconnected, sent nothing for too long, or sent too long a line
         except asyncio.CancelledError:
             pass  # the server stops
         finally:
             self._connections.discard(task)
+            self._open[caller.key] -= 1
+            self._open += Counter()  # drops callers without a connection
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        caller = _caller(writer)
+    async def _serve(self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             async with asyncio.timeout(SILENCE_S):
                 line = await reader.readline()
             if not line.endswith(b"\n"):
                 return
-            writer.write(await self._answer(caller, line))
+            refusal = self._admission.admit(caller, self._now_us())
+            writer.write(await self._answer(caller, line, writer) if refusal is None else self._refuse(caller, refusal))
             async with asyncio.timeout(SILENCE_S):
                 await writer.drain()
+            if refusal is not None:
+                await asyncio.sleep(REFUSED_PAUSE_S)
 
-    async def _answer(self, caller: Caller, line: bytes) -> bytes:
-        if self._pending >= PENDING_MAX:
-            return reply_line(Refusal("busy", "too many requests wait", hint="try again, or another replica"))
-        self._pending += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._decide, caller, line)
-        finally:
-            self._pending -= 1
+    async def _answer(self, caller: Caller, line: bytes, writer: asyncio.StreamWriter) -> bytes:
+        steps = self._handler.answer(caller, line, self._now_us(), self._randomness)
+        job = _Job(caller, steps, writer.is_closing)
+        if not self._turns.add(caller.key, job):
+            hint = "try again, or another replica"
+            return self._refuse(caller, Refusal("busy", "too many requests wait", hint=hint))
+        self._waiting.set()
+        return await job.answered
 
-    def _decide(self, caller: Caller, line: bytes) -> bytes:
-        """Decide a request, in the issuing thread."""
-        now_us = self._now_us()
+    def _refuse(self, caller: Caller, refusal: Refusal) -> bytes:
+        self._tallies.add(Record(self._now_us(), caller, "nothing", refusal.code))
+        return reply_line(refusal)
+
+    # --- issuing ------------------------------------------------------------------------------------------------------
+
+    async def _issue(self) -> None:
+        """Run slices in the issuing thread, one at a time, for as long as there are jobs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            while (found := self._turns.take()) is not None:
+                caller, job = found
+                if job.gone() or job.answered.cancelled():  # nobody reads the answer
+                    self._turns.finish(caller)
+                    continue
+                answer = await loop.run_in_executor(self._thread, self._slice, job)
+                if answer is not None:
+                    self._turns.finish(caller)
+                    self._count(answer.record)
+                    if not job.answered.done():
+                        job.answered.set_result(answer.reply)
+            self._waiting.clear()
+            await self._waiting.wait()
+
+    def _slice(self, job: _Job) -> Answer | None:
+        """Run one slice, in the issuing thread. The record of the answer is on disk when it returns."""
         try:
-            self._handler.use(*self._directory.decisions())
-            reply, record = self._handler.answer(caller, line, now_us, self._randomness)
+            self._handler.use(self._directory.decisions())
+            answer = job.slice()
+            if answer is not None and not answer.record.counted:
+                self._directory.audit(answer.record.line())
+            return answer
+        except Exception as error:  # a defect in the answer to one caller must not stop the others
+            expected = isinstance(error, SealError | OSError)
+            log.error("nothing is issued: %s", error, exc_info=None if expected else error)
+            refusal = Refusal("busy", "the key server cannot issue now", hint="its log has the reason")
+            return Answer(reply_line(refusal), Record(self._now_us(), job.caller, "nothing", "failed", counted=True))
+
+    def _count(self, record: Record) -> None:
+        if record.counted:
+            self._tallies.add(record)
+
+    async def _write_tallies(self) -> None:
+        while True:
+            await asyncio.sleep(TALLY_S)
+            lines = self._tallies.take(self._now_us())
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._write, lines)
+
+    def _write(self, lines: Sequence[Json]) -> None:
+        try:
+            self._directory.audit(*lines)
         except (SealError, OSError) as error:
-            log.error("nothing is issued: %s", error)
-            reply = reply_line(Refusal("busy", "the key server cannot issue now", hint="its log has the reason"))
-            record = Record(now_us, caller.address, caller.holder, "", "failed", {"why": str(error)[:200]})
-        self._directory.audit(record.line())
-        return reply
+            log.error("the audit log is not written: %s", error)
 
     def _context(self) -> ssl.SSLContext:
         """Return a TLS context with a new certificate, whose key is never on disk in the clear."""
@@ -165,6 +263,8 @@ def load_pair(context: ssl.SSLContext, key: str, certificate: str) -> None:
 def _caller(writer: asyncio.StreamWriter) -> Caller:
     """Identify the caller by its certificate, which TLS has verified. This authority wrote the name in it."""
     address = str((writer.get_extra_info("peername") or ("",))[0])
-    subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
-    names = [value for part in subject for name, value in part if name == "commonName"]
-    return Caller(address, names[0] if len(names) == 1 else "")
+    certificate = writer.get_extra_info("peercert") or {}
+    names = [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
+    if len(names) != 1:
+        return Caller(address)
+    return Caller(address, names[0], f"{int(certificate['serialNumber'], 16):x}")

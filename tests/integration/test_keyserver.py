@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric import ec
 from key_servers import PASSPHRASE, enrolled, key_server, realm_directory
 from processes import broker_process, port_to_keep
 
@@ -86,10 +87,12 @@ async def test_tokens_are_good_once_and_strangers_get_nothing(directory: KeyDire
         token = directory.make_token("bob", time.time_ns() // 1000)
         assert token not in (directory.path / "enrolments.json").read_text()
         stranger = KeyClient([("127.0.0.1", port)], authority)
-        now = await stranger.realm()
-        with pytest.raises(Refusal):
-            await stranger.subscriber_keys(now.realm, parse("area < 8"), 0)
+        with pytest.raises(Refusal, match="only holders with a certificate"):
+            await stranger.realm()
+        with pytest.raises(Refusal, match="only holders with a certificate"):
+            await stranger.subscriber_keys(directory.open(PASSPHRASE).realm, parse("area < 8"), 0)
         await stranger.enrol(token)
+        now = await stranger.realm()
         another = KeyClient([("127.0.0.1", port)], authority)
         with pytest.raises(Refusal):
             await another.enrol(token)
@@ -99,14 +102,14 @@ async def test_tokens_are_good_once_and_strangers_get_nothing(directory: KeyDire
 async def test_certificates_of_another_authority_are_refused_by_both_sides(directory: KeyDirectory) -> None:
     now_us = time.time_ns() // 1000
     others, key = CertificateAuthority.new(now_us), new_key()
-    forged = Identity(key_pem(key), others.certify_holder("bob", request_for(key), now_us))
+    forged = Identity(key_pem(key), others.certify_holder("bob", request_for(key), now_us).certificate)
     async with key_server(directory) as port:
         authority = (directory.path / "authority.pem").read_text()
         with pytest.raises(Unreachable):
             await KeyClient([("127.0.0.1", port)], authority, forged).realm()
         with pytest.raises(Unreachable):
             await KeyClient([("127.0.0.1", port)], others.certificate).realm()
-        assert await KeyClient([("127.0.0.1", port)], authority).realm(), "it serves on"
+        assert await (await enrolled(directory, "bob", port)).realm(), "it serves on"
 
 
 async def test_a_request_is_for_a_key_alone(directory: KeyDirectory) -> None:
@@ -115,6 +118,14 @@ async def test_a_request_is_for_a_key_alone(directory: KeyDirectory) -> None:
     for request in ("", "nonsense", authority.certificate):
         with pytest.raises(Exception, match="no certificate request"):
             authority.certify_holder("bob", request, 0)
+
+
+async def test_only_p256_keys_are_certified() -> None:
+    authority = CertificateAuthority.new(time.time_ns() // 1000)
+    for key in (ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP256K1())):
+        with pytest.raises(Exception, match="no certificate request"):
+            authority.certify_holder("bob", request_for(key), 0)
+    assert authority.certify_holder("bob", request_for(new_key()), 0)
 
 
 async def test_revocations_and_policies_count_from_the_next_request_on(directory: KeyDirectory) -> None:
@@ -215,17 +226,17 @@ async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplo
                 for holder in ("alice", "bob")
             ]
             sealing, opening = await members[0].publisher("area < 64"), await members[1].subscriber("area < 16")
-            first = max(opening._keyring.epochs())
+            first = max(opening.epochs())
         async with asyncio.timeout(60):
             while "retrying" not in caplog.text:  # noqa: ASYNC110 - only the log shows it
                 await asyncio.sleep(0.05)
-        assert max(opening._keyring.epochs()) == first
+        assert max(opening.epochs()) == first
         before = opening.deposit()
         told = asyncio.Event()
         opening.watchers.append(told.set)
         async with key_server(directory, port), asyncio.timeout(90):
             await told.wait()
-            assert max(opening._keyring.epochs()) > first
+            assert max(opening.epochs()) > first
             assert opening.deposit() not in (b"", before), "brokers are given the new keys' routing part"
             while True:
                 try:

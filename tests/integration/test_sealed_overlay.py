@@ -85,7 +85,7 @@ class Subscriber:
                 self.gaps[notice.reason] = self.gaps.get(notice.reason, 0) + notice.count
 
     def epochs(self) -> set[int]:
-        return self.ring._keyring.epochs()
+        return self.ring.epochs()
 
 
 class Town:

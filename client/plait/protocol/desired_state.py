@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from plait_core import EventInvalid, PlaitError
+from plait_core import EventInvalid, Filter, PlaitError
 from plait_core.limits import ACKNOWLEDGED_MAX
 from plait_core.wire import ControlFrame, encode_control
 from plait_core.wire.frame_types.session_frames import (
@@ -89,10 +89,14 @@ class DesiredState:
         self._request(number, Kind.CHANGE, subscription.id, terms.frame(number, subscription.id), now, terms=terms)
         return number
 
-    def update_routing(self, subscription: SubscriptionState, routing: bytes) -> None:
-        """Replace the routing tokens of a subscription, also for later connections. No caller waits for the answer."""
+    def update_routing(self, subscription: SubscriptionState, routing: bytes, filter: Filter | None = None) -> None:
+        """Replace the routing tokens of a subscription, also for later connections. No caller waits for the answer.
+
+        `filter` replaces the filter that brokers route by: it names the realms of the tokens.
+        """
         changing = [r.terms for r in self.requests.all() if r.kind is Kind.CHANGE and r.about == subscription.id]
         terms = replace((changing[-1] if changing else None) or subscription.terms, routing=routing)
+        terms = terms if filter is None else terms.with_filter(filter)
         number = self._number()
         frame = terms.frame(number, subscription.id)
         self._request(number, Kind.CHANGE, subscription.id, frame, None, internal=True, terms=terms)

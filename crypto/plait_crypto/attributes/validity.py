@@ -3,10 +3,14 @@
 So a key may be issued for an hour of a month's epoch, at the price of a few credentials. Epochs overlap: for a while
 after one begins, events of the previous one are still accepted, and for a while before it ends, keys of the next are
 issued.
+
+The calendar divides time into epochs of one length. The key server may end an epoch early: the next one then begins at
+once, and lasts until the calendar's boundary. Early ends are no part of the schema; members learn them from the server.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +18,7 @@ from plait_core.space.cells import Side
 from plait_core.space.dz_text import bits_text
 
 from ..errors import SealInvalid
-from ..limits import SLOT_BITS_MAX
+from ..limits import EARLY_ENDS_MAX, SLOT_BITS_MAX
 from .credentials import Credential
 from .numeric import dz_credential, prefixes
 
@@ -29,6 +33,8 @@ class Epochs:
     length_us: int
     overlap_us: int
     slot_bits: int = 0
+    early_ends_us: tuple[int, ...] = ()
+    """Times at which the key server ended the epoch of that time, ascending."""
 
     def __post_init__(self) -> None:
         if any(type(each) is not int for each in (self.start_us, self.length_us, self.overlap_us, self.slot_bits)):
@@ -39,6 +45,11 @@ class Epochs:
             )
         if not 0 <= 2 * self.overlap_us <= self.length_us:
             raise SealInvalid("epochs that overlap by more than half", hint="overlap_us is at most half of length_us")
+        ends = self.early_ends_us
+        if type(ends) is not tuple or not all(type(each) is int and each >= self.start_us for each in ends):
+            raise SealInvalid("early ends of epochs are times after the first epoch begins")
+        if len(ends) > EARLY_ENDS_MAX or list(ends) != sorted(ends):
+            raise SealInvalid(f"{len(ends)} early ends", hint=f"{EARLY_ENDS_MAX} (EARLY_ENDS_MAX), ascending")
 
     @property
     def places(self) -> int:
@@ -47,32 +58,36 @@ class Epochs:
 
     def epoch_at(self, now_us: int) -> int:
         """Return the epoch of a time."""
-        epoch = (now_us - self.start_us) // self.length_us
+        epoch = self._number(now_us)
         if not 0 <= epoch <= _EPOCH_MAX:
             raise SealInvalid("a time before the first epoch, or after the last")
         return epoch
+
+    def begin_us(self, epoch: int) -> int:
+        """Return the begin of an epoch."""
+        period, before = self._period(epoch)
+        begin_us = self.start_us + period * self.length_us
+        return max(begin_us, self.early_ends_us[before - 1]) if before else begin_us
 
     def slot_at(self, now_us: int) -> int:
         """Return the slot of a time in its epoch."""
         return (((now_us - self.start_us) % self.length_us) << self.slot_bits) // self.length_us
 
     def slot_end_us(self, epoch: int, slot: int) -> int:
-        """Return the end of a slot."""
-        return self.start_us + epoch * self.length_us - (-(slot + 1) * self.length_us >> self.slot_bits)
+        """Return the end of a slot: that of its part of the calendar, or an early end of its epoch."""
+        period, _ = self._period(epoch)
+        end_us = self.start_us + period * self.length_us - (-(slot + 1) * self.length_us >> self.slot_bits)
+        return min(end_us, self.begin_us(epoch + 1))
 
     def issued_at(self, now_us: int) -> tuple[int, ...]:
-        """Return the epochs that keys are issued for: the present one, and near its end the next."""
-        epoch = self.epoch_at(now_us)
-        soon = self.start_us + (epoch + 1) * self.length_us - now_us <= self.overlap_us
-        return (epoch, epoch + 1) if soon else (epoch,)
+        """Return the epochs that keys are issued for: the present one, and those that begin within the overlap."""
+        return tuple(range(self.epoch_at(now_us), self._number(now_us + self.overlap_us) + 1))
 
     def taken_at(self, now_us: int) -> tuple[int, ...]:
         """Return the epochs whose events are accepted: the present one, and near its start and end its neighbours."""
-        epoch = self.epoch_at(now_us)
-        since = now_us - self.start_us - epoch * self.length_us
-        before = (epoch - 1,) if epoch and since < self.overlap_us else ()
-        after = (epoch + 1,) if self.length_us - since <= self.overlap_us else ()
-        return (*before, epoch, *after)
+        assert self.epoch_at(now_us) >= 0
+        first = self._number(max(self.start_us, now_us - self.overlap_us))
+        return tuple(range(first, self._number(now_us + self.overlap_us) + 1))
 
     def path(self, slot: int) -> tuple[bytes, ...]:
         """Return the labels of a slot, one for each place."""
@@ -89,8 +104,22 @@ class Epochs:
             )
         return tuple(dz_credential(piece) for piece in Side(((first, end),)).pieces(self.slot_bits))
 
+    def _number(self, at_us: int) -> int:
+        """Return the number of an epoch: that of its period on the calendar, and one for each early end before."""
+        if at_us < self.start_us:
+            return -1
+        return (at_us - self.start_us) // self.length_us + bisect_right(self.early_ends_us, at_us)
+
+    def _period(self, epoch: int) -> tuple[int, int]:
+        """Return the period of the calendar that an epoch is in, and the number of early ends before the epoch."""
+        begun = (
+            (end_us - self.start_us) // self.length_us + before for before, end_us in enumerate(self.early_ends_us, 1)
+        )
+        before = sum(number <= epoch for number in begun)
+        return epoch - before, before
+
     def fields(self) -> Mapping[str, object]:
-        """Return the constructor's arguments."""
+        """Return the constructor's arguments that a schema fixes."""
         return {
             "start_us": self.start_us,
             "length_us": self.length_us,

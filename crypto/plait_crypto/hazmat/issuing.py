@@ -60,14 +60,18 @@ class Issuer:
 
     def subscriber_set(self, identities: Sequence[bytes], randomness: Randomness) -> SubscriberSet:
         """Issue the keys of one conjunction, in the order of its credentials' identities."""
+        binding, s4 = self.binding(randomness)
+        return SubscriberSet(s4, tuple(self.subscriber_part(binding, identity, randomness) for identity in identities))
+
+    def binding(self, randomness: Randomness) -> tuple[G2, G2]:
+        """Return g2**s and S4 of a new set. The first is secret: it must not leave the key server."""
         group, order = self._groups.g2, self._groups.order
         binding = group.power(self._parameters.g2, draw(order, randomness))
-        s4 = group.power(group.multiply(binding, self._master.g2_alpha), pow(self._master.phi, -1, order))
-        parts = [
-            SubscriberPart(*self._blinded(binding, identity, randomness), self.token(identity))
-            for identity in identities
-        ]
-        return SubscriberSet(s4, tuple(parts))
+        return binding, group.power(group.multiply(binding, self._master.g2_alpha), pow(self._master.phi, -1, order))
+
+    def subscriber_part(self, binding: G2, identity: bytes, randomness: Randomness) -> SubscriberPart:
+        """Issue the key for one credential of a set."""
+        return SubscriberPart(*self._blinded(binding, identity, randomness), self.token(identity))
 
     def token(self, identity: bytes) -> G2:
         """Return S3 of one credential. It routes and opens nothing."""

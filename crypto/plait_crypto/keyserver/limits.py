@@ -21,16 +21,40 @@ GRANTS_SHOWN: Final = 4
 GRANT_CHARS_SHOWN: Final = 80
 """Filters of its own that a refused holder is shown, and characters of each: clients keep 500 characters of a hint."""
 
+KNOWN_MAX: Final = 4
+"""Realms that a member names as known: two around a rotation."""
+
 CALLERS_KEPT: Final = 4096
 """Callers whose request rate is tracked. The least recently active one is evicted."""
 
-ISSUES_PER_S: Final = 2.0
-ISSUES_BURST: Final = 32
-"""Keys for one holder: a client with a dozen grants renews them all at once, twice an epoch."""
+REQUESTS_PER_S: Final = 2.0
+REQUESTS_BURST: Final = 32
+"""Lines of one holder, whatever they contain: a client with a dozen grants renews them all at once, twice an epoch."""
+
+CREDENTIALS_PER_S: Final = 128
+"""Credentials of one holder over time: an eighth of the issuing thread, at a millisecond each."""
+
+CREDENTIALS_BURST: Final = 16_384
+"""Credentials of one holder at once, and of one request: keys of 5 MB, which take the thread 17 s in all.
+
+A holder with a dozen grants of full conjunctions (512 each) renews them all at once.
+"""
+
+SLICE_CREDENTIALS: Final = 32
+"""Credentials that are issued before the next holder has its turn: some 30 ms."""
+
+PENDING_MAX: Final = 256
+"""Requests that wait for the issuing thread, of all callers; further ones are refused as busy."""
+
+PENDING_PER_CALLER_MAX: Final = 16
+"""Requests of one caller that wait: a client sends a request for each of its grants."""
+
+TALLIES_MAX: Final = 1024
+"""Callers whose uneventful requests are counted apart in one interval of the audit log. Others share a line."""
 
 STRANGER_REQUESTS_PER_S: Final = 0.5
 STRANGER_REQUESTS_BURST: Final = 8
-"""Requests from one address without a certificate: enrolling takes two.
+"""Lines from one address without a certificate: enrolling takes one.
 
 A token of 256 bits cannot be guessed anyway.
 """

@@ -6,6 +6,7 @@ The cost parameters are stored with it, authenticated, and bounded for the reade
 from __future__ import annotations
 
 import json
+import unicodedata
 from base64 import b64decode, b64encode
 from typing import Final
 
@@ -56,7 +57,9 @@ def open_vault(text: str, passphrase: str) -> bytes:
 
 
 def _key(passphrase: str, salt: bytes, cost_n: int) -> bytes:
-    return Scrypt(salt=salt, length=_KEY_BYTES, n=cost_n, r=_R, p=_P).derive(passphrase.encode())
+    # Keyboards differ in how they compose a letter with an accent. NFKC makes it the same passphrase.
+    normal = unicodedata.normalize("NFKC", passphrase)
+    return Scrypt(salt=salt, length=_KEY_BYTES, n=cost_n, r=_R, p=_P).derive(normal.encode())
 
 
 def _head(cost_n: int, salt: bytes) -> bytes:

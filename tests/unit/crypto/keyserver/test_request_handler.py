@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,23 +13,40 @@ import pytest
 from sealed_world import HOUR_US, NOON_US, World, areas, foundations
 
 from plait_core import parse
-from plait_crypto import Authority, Draft, Keyring, PublisherKeys, Sealer, SealError, SealInvalid, SubscriberKeys
+from plait_crypto import (
+    Authority,
+    Draft,
+    Keyring,
+    PublisherKeys,
+    Realm,
+    Sealer,
+    SealError,
+    SealInvalid,
+    SubscriberKeys,
+)
+from plait_crypto.authority import finished
 from plait_crypto.keyserver import (
+    Admission,
     Caller,
+    Certified,
+    Decisions,
     Enrolments,
     Policy,
     PolicyInvalid,
     Record,
     RequestHandler,
     RequestInvalid,
+    ServedRealm,
     VaultClosed,
     close_vault,
     open_vault,
+    read_line,
     read_request,
+    reply_line,
 )
 from plait_crypto.keyserver.limits import (
-    ISSUES_BURST,
     REQUEST_BYTES_MAX,
+    REQUESTS_BURST,
     STRANGER_REQUESTS_BURST,
     TOKEN_LIFE_US,
     TOKENS_MAX,
@@ -49,27 +68,54 @@ class Office:
     def __init__(self, policy: str = POLICY) -> None:
         self.world = World.of(areas())
         self.rng, self.enrolments = Random(1), Enrolments()
-        authority = Authority(self.world.realm, foundations()[1])
-        self.desk = RequestHandler(authority, self, Policy.from_toml(policy), {})
+        self.decisions = Decisions(Policy.from_toml(policy))
+        self.admission = Admission()
+        self.handler = self.served(ServedRealm(Authority(self.world.realm, foundations()[1])))
         self.record: Record | None = None
+
+    def served(self, *realms: ServedRealm) -> RequestHandler:
+        self.handler = RequestHandler(realms, self, self.decisions)
+        return self.handler
+
+    def decide(self, **changes: Any) -> None:
+        self.decisions = replace(self.decisions, **changes)
+        self.handler.use(self.decisions)
 
     def redeem(self, token: str, now_us: int) -> str | None:
         return self.enrolments.redeem(token, now_us)
 
-    def certify(self, holder: str, request: str, now_us: int) -> str:
+    def certify(self, holder: str, request: str, now_us: int) -> Certified:
         if request != "a request":
             raise SealInvalid("no certificate request")
-        return f"certificate of {holder}"
+        return Certified(f"certificate of {holder}", "5e1a")
 
-    def send(self, holder: str, line: bytes, now_us: int = NOON_US, address: str = "10.0.0.1") -> dict[str, Any]:
-        reply, self.record = self.desk.answer(Caller(address, holder), line, now_us, self.rng)
+    def send(
+        self, holder: str, line: bytes, now_us: int = NOON_US, address: str = "10.0.0.1", certificate: str = ""
+    ) -> dict[str, Any]:
+        caller = Caller(address, holder, certificate)
+        refused = self.admission.admit(caller, now_us)
+        if refused is None:
+            reply, self.record = finished(self.handler.answer(caller, line, now_us, self.rng))
+        else:
+            reply = reply_line(refused)
         assert reply.endswith(b"\n")
         found: dict[str, Any] = json.loads(reply)
         return found
 
-    def keys(self, holder: str, filter: str, role: str = "subscriber", now_us: int = NOON_US, **more: Any) -> Any:
+    def keys(
+        self,
+        holder: str,
+        filter: str,
+        role: str = "subscriber",
+        now_us: int = NOON_US,
+        certificate: str = "",
+        **more: Any,
+    ) -> Any:
         ask = {"v": 1, "ask": "keys", "role": role, "filter": filter, "epoch": 0, **more}
-        return self.send(holder, json.dumps(ask).encode(), now_us)
+        return self.send(holder, json.dumps(ask).encode(), now_us, certificate=certificate)
+
+    def realms(self, holder: str = "alice", now_us: int = NOON_US, known: Sequence[str] = ()) -> Any:
+        return self.send(holder, json.dumps({"v": 1, "ask": "realm", "known": known}).encode(), now_us)
 
 
 @pytest.fixture
@@ -113,7 +159,7 @@ OWN = "subscribe of alice: area < 16; area >= 64 and location == 'Paris'"
         ("bob", "publisher", "location == 'London'", "'publish' of bob", "bob has no filter under 'publish'"),
         ("bob", "subscriber", "area < 8", "'subscribe' of bob", "subscribe of bob: location == 'London'"),
         ("carol", "subscriber", "area < 8", "carol is revoked, or not in the policy", "ask who runs"),
-        ("", "subscriber", "area < 8", "only for holders with a certificate", "enrol with a token"),
+        ("", "subscriber", "area < 8", "only holders with a certificate", "enrol with a token"),
     ],
 )
 def test_a_denied_request_names_the_rule(
@@ -137,7 +183,7 @@ def test_a_denied_caller_learns_nothing_of_others(office: Office) -> None:
 
 
 def test_a_revoked_holder_and_an_unknown_one_get_one_reply(office: Office) -> None:
-    office.desk.use(Policy.from_toml(POLICY), {"alice": NOON_US})
+    office.decide(revoked={"alice": NOON_US})
     revoked = office.keys("alice", "area < 8")
     assert office.record is not None
     assert office.record.details["why"] == "revoked"
@@ -178,18 +224,18 @@ def test_the_next_epoch_is_issued_only_near_the_end_of_this_one(office: Office) 
 
 def test_a_revoked_holder_gets_nothing_more_and_cannot_enrol_again(office: Office) -> None:
     token = office.enrolments.make("alice", NOON_US, office.rng)
-    office.desk.use(Policy.from_toml(POLICY), {"alice": NOON_US})
+    office.decide(revoked={"alice": NOON_US})
     assert office.keys("alice", "area < 8")["error"] == "denied"
     ask = {"v": 1, "ask": "enrol", "token": token, "request": "a request"}
     assert office.send("", json.dumps(ask).encode())["error"] == "denied"
     assert office.keys("bob", "location == 'London'")["ok"]
-    office.desk.use(Policy.from_toml(POLICY), {})
+    office.decide(revoked={})
     assert office.keys("alice", "area < 8")["error"] == "denied", "revocations are permanent"
 
 
 def test_a_policy_that_grants_less_counts_at_once(office: Office) -> None:
     assert office.keys("bob", "location == 'London'")["ok"]
-    office.desk.use(Policy.from_toml("[holders.bob]\n"), {})
+    office.decide(policy=Policy.from_toml("[holders.bob]\n"))
     assert office.keys("bob", "location == 'London'")["error"] == "denied"
 
 
@@ -201,7 +247,7 @@ def test_a_token_is_good_once(office: Office) -> None:
     line = json.dumps({"v": 1, "ask": "enrol", "token": token, "request": "a request"}).encode()
     assert office.send("", line)["certificate"] == "certificate of bob"
     assert office.record is not None
-    assert office.record.holder == "bob"
+    assert (office.record.caller.holder, office.record.caller.certificate) == ("bob", "5e1a")
     used = office.send("", line)
     assert used["error"] == "denied"
     unknown = json.dumps({"v": 1, "ask": "enrol", "token": "never made", "request": "a request"}).encode()
@@ -232,13 +278,123 @@ def test_tokens_are_bounded() -> None:
 
 def test_each_caller_has_its_own_rate_limit(office: Office) -> None:
     line = b'{"v": 1, "ask": "realm"}'
-    assert all(office.send("alice", line)["ok"] for _ in range(ISSUES_BURST))
-    assert office.send("alice", line)["error"] == "too_often"
+    assert all(office.send("alice", line)["ok"] for _ in range(REQUESTS_BURST))
+    refused = office.send("alice", line)
+    assert (refused["error"], refused["retry_s"], "try again in 0.5 s" in refused["hint"]) == ("too_often", 0.5, True)
     assert office.send("bob", line)["ok"]
     assert office.send("alice", line, NOON_US + 1_000_000)["ok"]
-    assert all(office.send("", line, address="a")["ok"] for _ in range(STRANGER_REQUESTS_BURST))
+    assert all(office.send("", line, address="a")["error"] == "denied" for _ in range(STRANGER_REQUESTS_BURST))
     assert office.send("", line, address="a")["error"] == "too_often"
-    assert office.send("", line, address="b")["ok"]
+    assert office.send("", line, address="b")["error"] == "denied"
+
+
+def test_a_line_that_is_no_request_counts_and_is_refused_unread(office: Office) -> None:
+    replies = [office.send("alice", b"garbage")["error"] for _ in range(500)]
+    assert replies == ["invalid"] * REQUESTS_BURST + ["too_often"] * (500 - REQUESTS_BURST)
+    assert office.keys("alice", "area < 8")["error"] == "too_often"
+    assert office.keys("bob", "location == 'London'")["ok"]
+
+
+def test_only_holders_get_the_realm(office: Office) -> None:
+    """Its parameters and schema are what an attack on hidden attributes begins with."""
+    stranger = office.realms("")
+    assert (stranger["error"], "realms" in stranger) == ("denied", False)
+    assert office.realms("carol")["error"] == "denied"
+    (shown,) = office.realms("alice")["realms"]
+    assert shown["digest"] == office.world.realm.digest.hex()
+    (again,) = office.realms("alice", known=[shown["digest"]])["realms"]
+    assert set(shown) - set(again) == {"parameters", "schema"}
+    assert office.record is not None
+    assert office.record.counted, "members ask for changes often: that has no line of its own"
+
+
+def test_a_strangers_filter_is_not_parsed(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.keyserver.messages.parse", lambda text: pytest.fail("parsed"))
+    assert office.keys("", "area < 8")["error"] == "denied"
+    office.decide(revoked={"alice": NOON_US})
+    assert office.keys("alice", "area < 8")["error"] == "denied"
+
+
+# --- budgets in credentials, slices -----------------------------------------------------------------------------------
+
+
+def test_a_budget_is_counted_in_credentials(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.keyserver.request_handler.CREDENTIALS_BURST", 9)
+    office.served(ServedRealm(Authority(office.world.realm, foundations()[1])))
+    assert office.keys("alice", "area < 8")["ok"], "1 credential and the whole of the other attribute"
+    assert office.record is not None
+    assert office.record.details["credentials"] == 2
+    assert office.keys("alice", "area in [1, 3, 5, 7, 9, 11]")["ok"], "seven more"
+    refused = office.keys("alice", "area < 8")
+    assert refused["error"] == "too_often"
+    assert refused["retry_s"] > 0
+    assert office.record.details["why"] == "2 credentials are more than you may have now"
+    assert office.keys("bob", "location == 'London'")["ok"], "each holder has its own"
+    assert office.keys("alice", "area < 8", now_us=NOON_US + 1_000_000)["ok"]
+    never = office.keys(
+        "alice", "area in [1, 3, 5, 7, 9, 11, 13, 15] and location in ['Paris', 'London']", now_us=NOON_US + 60_000_000
+    )
+    assert (never["error"], never["message"]) == ("invalid", "keys of 10 credentials")
+
+
+def test_a_denied_request_costs_no_credentials(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plait_crypto.keyserver.request_handler.CREDENTIALS_BURST", 9)
+    office.served(ServedRealm(Authority(office.world.realm, foundations()[1])))
+    for _ in range(9):
+        assert office.keys("alice", "area < 17")["error"] == "denied"
+    assert office.keys("alice", "area in [1, 3, 5, 7, 9, 11]")["ok"]
+
+
+def test_an_issue_takes_a_step_for_each_credential(office: Office) -> None:
+    ask = {"v": 1, "ask": "keys", "role": "subscriber", "filter": "area in [1, 3, 5]", "epoch": 0}
+    steps = office.handler.answer(Caller("a", "alice"), json.dumps(ask).encode(), NOON_US, office.rng)
+    assert sum(1 for _ in steps) == 4
+
+
+def test_who_is_revoked_during_an_issue_gets_nothing(office: Office) -> None:
+    ask = {"v": 1, "ask": "keys", "role": "subscriber", "filter": "area in [1, 3, 5]", "epoch": 0}
+    steps = office.handler.answer(Caller("a", "alice"), json.dumps(ask).encode(), NOON_US, office.rng)
+    next(steps)
+    office.decide(revoked={"alice": NOON_US})
+    assert json.loads(finished(steps).reply)["error"] == "denied"
+
+
+def test_one_certificate_is_revoked(office: Office) -> None:
+    office.decide(certificates=frozenset({"a1"}))
+    assert office.keys("alice", "area < 8", certificate="a1")["error"] == "denied"
+    assert office.record is not None
+    assert office.record.details["why"] == "its certificate is revoked"
+    assert office.keys("alice", "area < 8", certificate="b2")["ok"]
+
+
+# --- early ends of epochs, rotations ----------------------------------------------------------------------------------
+
+
+def test_an_epoch_that_ends_early_ends_what_a_revoked_holder_reads(office: Office) -> None:
+    office.handler = office.served(ServedRealm(Authority(Realm(foundations()[0], areas()), foundations()[1])))
+    office.decide(revoked={"alice": NOON_US}, epoch_ends=(NOON_US + 1,))
+    shown = office.realms("bob", NOON_US + 2)
+    assert shown["epochs"] == [0, 1], "members get keys of the next epoch before it begins"
+    assert shown["realms"][0]["early_ends_us"] == [NOON_US + 1 + HOUR_US]
+    assert office.keys("bob", "location == 'London'", now_us=NOON_US + 2, epoch=1)["ok"]
+    assert office.realms("bob", NOON_US + 2 + HOUR_US)["epochs"] == [1]
+    assert office.keys("alice", "area < 8", now_us=NOON_US + 2 + HOUR_US, epoch=1)["error"] == "denied"
+
+
+def test_two_realms_are_served_around_a_rotation(office: Office) -> None:
+    old = Authority(Realm(foundations()[0], areas()), foundations()[1])
+    new = Authority(Realm(foundations(2)[0], areas()), foundations(2)[1])
+    begins_us, ends_us = NOON_US + HOUR_US, NOON_US + 2 * HOUR_US
+    office.served(ServedRealm(old, 0, 0, ends_us), ServedRealm(new, NOON_US, begins_us))
+    names = [realm.realm.digest.hex() for realm in (old, new)]
+    assert [each["digest"] for each in office.realms()["realms"]] == names
+    for now_us, served in ((NOON_US, names), (begins_us, names), (ends_us, names[1:])):
+        for name in names:
+            reply = office.keys("alice", "area < 8", now_us=now_us, realm=name)
+            assert reply.get("error", "") == ("" if name in served else "realm")
+        reply = office.keys("alice", "area < 8", now_us=now_us)
+        keys = SubscriberKeys.decode(office.world.groups, b64decode(reply["keys"]))
+        assert keys.realm.hex() == (names[0] if now_us < begins_us else names[1])
 
 
 @pytest.mark.parametrize(
@@ -257,6 +413,9 @@ def test_each_caller_has_its_own_rate_limit(office: Office) -> None:
         b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "instance": 1}',
         b'{"v": 1, "ask": "keys", "role": "publisher", "filter": "true", "epoch": 0}',
         b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "slots": [1]}',
+        b'{"v": 1, "ask": "keys", "role": "subscriber", "filter": "true", "epoch": 0, "realm": "x"}',
+        b'{"v": 1, "ask": "realm", "known": ["x"]}',
+        b'{"v": 1, "ask": "realm", "known": 5}',
         b'{"v": 1, "ask": "enrol", "token": 5, "request": "r"}',
         b'{"v": 1, "ask": "enrol", "token": "t", "request": ""}',
         b" " * (REQUEST_BYTES_MAX + 1),
@@ -265,7 +424,7 @@ def test_each_caller_has_its_own_rate_limit(office: Office) -> None:
 )
 def test_every_invalid_request_is_one_error(office: Office, line: bytes) -> None:
     with pytest.raises(RequestInvalid):
-        read_request(line)
+        read_request(read_line(line))
     assert office.send("alice", line)["error"] == "invalid"
 
 
@@ -309,6 +468,8 @@ def test_a_vault_opens_with_its_passphrase_and_whole() -> None:
     text = close_vault(b"the master secret", "correct horse", Random(1), cost_n=2)
     assert open_vault(text, "correct horse") == b"the master secret"
     assert "master" not in text
+    composed, decomposed = "caf\u00e9 and so on", "cafe\u0301 and so on"
+    assert open_vault(close_vault(b"secret", composed, Random(1), cost_n=2), decomposed) == b"secret"
     with pytest.raises(VaultClosed):
         open_vault(text, "correct horsf")
     given = json.loads(text)
