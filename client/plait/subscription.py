@@ -305,7 +305,7 @@ class Subscription(Generic[T]):
             self._driver.loop.call_soon_threadsafe(self._update_routing)
 
     def _update_routing(self) -> None:
-        """Send new routing tokens to the broker, and the filter that names their realms: the ring's keys have changed."""
+        """Send new routing tokens to the broker, and the filter with their realms: the ring's keys have changed."""
         if self._unseal is not None and self._state.open and not self._driver.session.ended:
             unseal = self._unseal
             self._driver.session.desired.update_routing(self._state, unseal.deposit, unseal.routed)

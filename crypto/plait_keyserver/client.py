@@ -113,8 +113,8 @@ class KeyClient:
 
     def __init__(self, addresses: Sequence[tuple[str, int]], authority: str, identity: Identity | None = None) -> None:
         assert addresses, "at least one replica"
-        self._addresses = list(addresses)
-        self._authority = authority
+        self.addresses = list(addresses)
+        self.authority = authority
         self.identity = identity
 
     async def realm(self, known: Sequence[Realm] = ()) -> RealmNow:
@@ -156,7 +156,7 @@ class KeyClient:
 
     async def _request(self, request: KeyRequest) -> Json:
         failure: Exception | None = None
-        tried = list(self._addresses)
+        tried = list(self.addresses)
         for host, port in tried:
             try:
                 return await self._request_from(host, port, request)
@@ -166,12 +166,12 @@ class KeyClient:
                 if refusal.code != "busy":
                     raise
                 failure = refusal
-            self._addresses.append(self._addresses.pop(0))  # the next request begins with another replica
+            self.addresses.append(self.addresses.pop(0))  # the next request begins with another replica
         places = ", ".join(f"{host}:{port}" for host, port in tried[:PLACES_SHOWN])
         raise Unreachable(f"no key server answers at {places}: {failure}", hint=_hint(failure)) from failure
 
     async def _request_from(self, host: str, port: int, request: KeyRequest) -> Json:
-        context = ssl.create_default_context(cadata=self._authority)
+        context = ssl.create_default_context(cadata=self.authority)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         if self.identity is not None:
             load_pair(context, self.identity.key, self.identity.certificate)

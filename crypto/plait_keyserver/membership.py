@@ -152,6 +152,8 @@ class Membership:
                 self._apply(await self._client.realm([term.realm for term in self._terms]))
             except SealError as error:
                 log.info("changes of the realm are not known: %s", error)
+                if isinstance(error, Refusal) and error.code == "denied":
+                    self._denied(error)
 
     def _poll_s(self) -> float:
         epochs = self._present().realm.schema.epochs
@@ -173,6 +175,13 @@ class Membership:
                     self._start(self._keep(grant, term.realm), "plait keys of a new realm")
         self._changed.set()  # epochs may end early: renewals look again
         self._changed = asyncio.Event()
+
+    def _denied(self, refusal: Refusal) -> None:
+        """Note that the holder is revoked, so that nothing will be renewed. Its keys open events for a while."""
+        for grant in self._grants:
+            if grant.name not in self.refused:
+                self.refused[grant.name] = refusal
+                log.error("keys for %s will not be renewed: %s", grant.name, refusal)
 
     def _term(self, realm: Realm) -> Term | None:
         return next((term for term in self._terms if term.realm is realm), None)
@@ -213,6 +222,7 @@ class Membership:
                 self.refused[grant.name] = refusal
                 log.error("keys for %s are not renewed: %s", grant.name, refusal)
                 return
+            self.refused.pop(grant.name, None)
 
     async def _fetch(self, grant: _Grant, realm: Realm, epoch: int) -> None:
         """Request keys until they are issued, until their epoch is over, or until their realm has ended."""

@@ -41,6 +41,7 @@ from plait_crypto.keyserver.limits import (
     PENDING_PER_CALLER_MAX,
     REQUEST_BYTES_MAX,
     SLICE_CREDENTIALS,
+    SLICE_S,
 )
 
 from .directory import KeyDirectory, Secrets
@@ -74,12 +75,15 @@ class _Job:
 
     def slice(self) -> Answer | None:
         """Take some steps. Return the answer after the last one."""
+        end = time.monotonic() + SLICE_S
         for _ in range(SLICE_CREDENTIALS):
             try:
                 next(self._steps)
             except StopIteration as stop:
                 answer: Answer = stop.value
                 return answer
+            if time.monotonic() >= end:
+                break
         return None
 
 

@@ -43,6 +43,9 @@ A holder with a dozen grants of full conjunctions (512 each) renews them all at 
 SLICE_CREDENTIALS: Final = 32
 """Credentials that are issued before the next holder has its turn: some 30 ms."""
 
+SLICE_S: Final = 0.03
+"""Seconds after which a slice ends anyway: other steps than an issue may take longer."""
+
 PENDING_MAX: Final = 256
 """Requests that wait for the issuing thread, of all callers; further ones are refused as busy."""
 

@@ -24,6 +24,7 @@ from plait_core.values import Json
 from ..attributes.schema import Box
 from ..authority import Steps
 from ..errors import KeyRefused, SealError, SealInvalid
+from ..keys import PublisherKeys, SubscriberKeys
 from .limits import CALLERS_KEPT, CREDENTIALS_BURST, CREDENTIALS_PER_S, GRANT_CHARS_SHOWN, GRANTS_SHOWN
 from .messages import (
     Enrol,
@@ -239,13 +240,18 @@ class RequestHandler:
     def _issue(
         self, request: IssueKeys, holder: Holder, served: ServedRealm, boxes: Sequence[Box], randomness: Randomness
     ) -> Steps[bytes]:
-        authority, groups = served.authority, served.authority.realm.parameters.groups
+        authority = served.authority
+        keys: PublisherKeys | SubscriberKeys
         if request.role == "subscriber":
-            reading = yield from authority.subscriber_steps(boxes, request.epoch, randomness)
-            return reading.encode(groups)
-        publisher = holder.publisher_id(request.instance)
-        sealing = yield from authority.publisher_steps(publisher, boxes, request.epoch, randomness)
-        return sealing.encode(groups)
+            keys = yield from authority.subscriber_steps(boxes, request.epoch, randomness)
+        else:
+            publisher = holder.publisher_id(request.instance)
+            keys = yield from authority.publisher_steps(publisher, boxes, request.epoch, randomness)
+        encoded = []
+        for part in keys.parts(authority.realm.parameters.groups):
+            encoded.append(part)
+            yield
+        return b"".join(encoded)
 
 
 _RECORDED = {"realm": "ShowRealm", "keys": "IssueKeys", "enrol": "Enrol"}

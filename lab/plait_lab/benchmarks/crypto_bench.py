@@ -49,6 +49,7 @@ from plait_keyserver import PublisherRing, SubscriberRing
 
 from .groups import Group, Session
 from .measurement.baselines import WrongAnswer
+from .measurement.key_server_load import GARBAGE_PER_S, run_load
 from .measurement.seal_refusal_timing import refusals
 from .reports import Figure, Target
 
@@ -93,6 +94,7 @@ def crypto_figures(session: Session) -> Iterator[Figure]:
     yield from _sizes(parameters, master, rng)
     yield from _refusals(parameters, master, rng, session.size(40, 3))
     yield from _sessions(parameters, master, rng, session.size(16_384, 512))
+    yield from _key_server(session)
 
 
 GROUP = Group("crypto", "Sealed events: the scheme, sessions, routing by tags", crypto_figures)
@@ -216,6 +218,25 @@ def _sizes(parameters: Parameters, master: MasterSecret, rng: Random) -> Iterato
             Target("<=", most),
             {"added by sealing": added, **_version_1(f"size, {rows} hidden attributes of {bits} bits")},
         )
+
+
+def _key_server(session: Session) -> Iterator[Figure]:
+    """Measure how long a holder waits while others load the key server."""
+    session.progress(f"key server: {GARBAGE_PER_S} garbage lines/s, a large request, another holder")
+    found = asyncio.run(run_load(session.size(8_833, 600), session.size(10, 1)))
+    what = f"with {GARBAGE_PER_S} garbage lines/s and a request of {found.credentials:,} credentials"
+    beside = {"the large request": found.large_s, "without load": found.alone_s}
+    yield Figure(
+        f"key server: longest wait of another holder, {what}", max(found.others_s), "s", Target("<=", 1), beside
+    )
+    per_credential = found.large_s * 1000 / found.credentials
+    yield Figure("key server: a credential of the large request, under that load", per_credential, "ms")
+    yield Figure(
+        "key server: growth of its memory during the garbage", found.grown_bytes / 2**20, "MiB", Target("<=", 8)
+    )
+    yield Figure(
+        "key server: lines of the audit log", found.audit_lines, "lines", None, {"lines of garbage": found.garbage}
+    )
 
 
 def _sessions(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> Iterator[Figure]:

@@ -348,7 +348,7 @@ def test_a_denied_request_costs_no_credentials(office: Office, monkeypatch: pyte
 def test_an_issue_takes_a_step_for_each_credential(office: Office) -> None:
     ask = {"v": 1, "ask": "keys", "role": "subscriber", "filter": "area in [1, 3, 5]", "epoch": 0}
     steps = office.handler.answer(Caller("a", "alice"), json.dumps(ask).encode(), NOON_US, office.rng)
-    assert sum(1 for _ in steps) == 4
+    assert sum(1 for _ in steps) == 4 + 2, "and the head and one box are encoded"
 
 
 def test_who_is_revoked_during_an_issue_gets_nothing(office: Office) -> None:
