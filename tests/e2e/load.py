@@ -47,9 +47,9 @@ async def member(holder: str, running: AsyncExitStack) -> Membership:
     """Join the key server's realm. The certificate is stored, because a token is valid once."""
     client, kept = KeyClient([KEYS], (OUT / "authority.pem").read_text()), OUT / f"{holder}.pem"
     if kept.exists():
-        client.identity = Identity.from_pem(kept.read_text())
+        client.identity = Identity.load(kept)
     else:
-        kept.write_text((await client.enrol((OUT / f"{holder}.token").read_text().strip())).to_pem())
+        (await client.enrol((OUT / f"{holder}.token").read_text().strip())).save(kept)
     return await running.enter_async_context(await Membership.join(client))
 
 
