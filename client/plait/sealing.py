@@ -137,7 +137,7 @@ class Reader:
     @property
     def routed(self) -> Filter:
         """The filter that brokers route by."""
-        realms = getattr(self._ring, "realms", None) or (self._ring.realm,)
+        realms = self._ring.realms
         found = routed(self._filter, *realms, reveal=self._reveal)
         self._reads_all = found.text == Filter(_of_realms(realms)).text
         return found

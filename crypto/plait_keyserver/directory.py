@@ -18,7 +18,7 @@ import random
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,10 +165,12 @@ class KeyDirectory:
             self._write(VAULT, close_vault(secrets.encode(), new_passphrase, self._randomness))
         return secrets
 
-    def change_passphrase(self, passphrase: str, new_passphrase: str) -> Secrets:
-        """Close the vault under another passphrase."""
+    def change_passphrase(self, passphrase: str, new_passphrase: str, now_us: int) -> Secrets:
+        """Close the vault under another passphrase. Drop a former master secret that is not served any more."""
         with self._locked():
             secrets = self.open(passphrase)
+            if secrets.former is not None and now_us >= secrets.former.ends_us:
+                secrets = replace(secrets, former=None)
             self._write(VAULT, close_vault(secrets.encode(), new_passphrase, self._randomness))
         return secrets
 

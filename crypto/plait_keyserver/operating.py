@@ -84,7 +84,7 @@ def rotate(
     new = old if new_passphrase_file is None else passphrase(new_passphrase_file, new=True)
     kept = KeyDirectory(directory)
     if passphrase_only:
-        secrets = trying(lambda: kept.change_passphrase(old, new))
+        secrets = trying(lambda: kept.change_passphrase(old, new, now_us()))
     else:
         secrets = trying(lambda: kept.rotate(old, new, now_us(), at_once=at_once))
     click.echo(f"realm {secrets.realm.digest.hex()[:16]}")

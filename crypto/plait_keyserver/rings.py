@@ -231,6 +231,11 @@ class SubscriberRing(_Ring[SubscriberKeys]):
             return self._open(clear, payload, bound)
         return await self._run(lambda: self._open(clear, payload, bound))
 
+    @property
+    def realms(self) -> tuple[Realm, ...]:
+        """The realms whose events it opens."""
+        return (self.realm,)
+
     def epochs(self) -> set[int]:
         """Return the epochs of its keys."""
         return self._keyring.epochs()

@@ -167,6 +167,9 @@ def test_a_rotation_at_once_drops_the_old_secret(tmp_path: Path) -> None:
     assert kept.former is not None
     assert kept.former.realm.digest == before.realm.digest
     assert [served.begins_us for served in kept.served()] == [0, kept.begins_us]
+    assert directory.change_passphrase(PASSPHRASE, PASSPHRASE, kept.former.ends_us - 1).former is not None
+    assert directory.change_passphrase(PASSPHRASE, PASSPHRASE, kept.former.ends_us).former is None
+    assert directory.open(PASSPHRASE).realm.digest == kept.realm.digest
     run("rotate", str(directory.path), "--passphrase-file", word, "--at-once")
     assert directory.open(PASSPHRASE).former is None
 

@@ -39,7 +39,7 @@ _CONJUNCTIONS_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LoadOutcome:
     """One run."""
 
     credentials: int
@@ -57,7 +57,7 @@ class Outcome:
     audit_lines: int
 
 
-async def run_load(credentials: int, garbage_s: float) -> Outcome:
+async def run_load(credentials: int, garbage_s: float) -> LoadOutcome:
     """Flood a server, then request keys of many credentials from it, and of a few credentials for another holder."""
     with TemporaryDirectory() as folder:
         directory = _directory(Path(folder) / "realm")
@@ -81,7 +81,7 @@ async def run_load(credentials: int, garbage_s: float) -> Outcome:
             assert isinstance(sent, int)
             large_s = await running
         lines = (directory.path / "audit.jsonl").read_text().count("\n")
-    return Outcome(count, large_s, tuple(others), alone_s, sent, grown, lines)
+    return LoadOutcome(count, large_s, tuple(others), alone_s, sent, grown, lines)
 
 
 def wide_filter(credentials: int) -> tuple[str, int]:
