@@ -98,9 +98,9 @@ class SubscriberKeys:
         encode = groups.g2.encode
         yield _HEAD.pack(VERSION, _SUBSCRIBER, self.realm, self.epoch, 0, *_sizes([box.rows for box in self.boxes]))
         for box in self.boxes:
-            yield encode(box.s4)
-            yield _encode_rows(box.rows, lambda part: b"".join(map(encode, (part.s1, part.s2, part.s3))))
-            yield bytes((bool(box.coarse),)) + _encode_tokens(groups, box.coarse)
+            rows = _encode_rows(box.rows, lambda part: b"".join(map(encode, (part.s1, part.s2, part.s3))))
+            coarse = bytes((bool(box.coarse),)) + _encode_tokens(groups, box.coarse)
+            yield encode(box.s4) + rows + coarse
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> SubscriberKeys:

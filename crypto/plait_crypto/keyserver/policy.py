@@ -18,6 +18,7 @@ from plait_core import Filter, FilterError, parse
 
 from ..errors import SealError
 from ..hazmat.hashing import digest
+from ..limits import PLACES_MAX
 from .limits import POLICY_FILTERS_MAX, POLICY_HOLDERS_MAX, POLICY_TEXT_MAX
 
 Role: TypeAlias = Literal["publisher", "subscriber"]
@@ -40,6 +41,11 @@ class Holder:
     name: str
     publish: tuple[Filter, ...] = ()
     subscribe: tuple[Filter, ...] = ()
+    coarse: int = 0
+    """Levels by which its tokens for brokers may be wider than its credentials. 0: it gets no such tokens.
+
+    Whoever has a wider token can tell which events match it, more than the holder may open.
+    """
 
     def may(self, role: Role, requested: Filter) -> bool:
         """Return whether one of its filters covers the requested one. Return False if that cannot be decided."""
@@ -93,8 +99,12 @@ class Policy:
 def _holder(name: str, table: Any) -> Holder:
     if not _NAME.match(name):
         raise PolicyInvalid(f"{name[:80]!r} is not a holder's name", hint="up to 64 letters, digits and _ . @ -")
-    given = _table(table, name, {"publish", "subscribe"})
-    return Holder(name, _filters(name, given.get("publish", [])), _filters(name, given.get("subscribe", [])))
+    given = _table(table, name, {"publish", "subscribe", "coarse"})
+    coarse = given.get("coarse", 0)
+    if type(coarse) is not int or not 0 <= coarse <= PLACES_MAX:
+        raise PolicyInvalid(f"{name}: coarse is a number of levels", hint=f"0 to {PLACES_MAX} (PLACES_MAX)")
+    publish, subscribe = (_filters(name, given.get(role, [])) for role in ("publish", "subscribe"))
+    return Holder(name, publish, subscribe, coarse)
 
 
 def _filters(name: str, texts: Any) -> tuple[Filter, ...]:

@@ -243,7 +243,7 @@ class RequestHandler:
         authority = served.authority
         keys: PublisherKeys | SubscriberKeys
         if request.role == "subscriber":
-            keys = yield from authority.subscriber_steps(boxes, request.epoch, randomness)
+            keys = yield from authority.subscriber_steps(boxes, request.epoch, randomness, holder.coarse)
         else:
             publisher = holder.publisher_id(request.instance)
             keys = yield from authority.publisher_steps(publisher, boxes, request.epoch, randomness)

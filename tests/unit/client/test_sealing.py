@@ -28,7 +28,8 @@ assert realm, "a fixture"
 def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: int, chance: Random) -> None:
     filter = parse(spelled[1])
     realm = World.of(areas()).realm
-    outer = routed(filter, realm, frozenset(name for name in random_attributes(chance) if chance.random() < 0.5))
+    revealed = frozenset(name for name in random_attributes(chance) if chance.random() < 0.5)
+    outer = routed(filter, realm, reveal=revealed)
     for _ in range(8):
         attributes = random_attributes(chance)
         hidden = {name for name in attributes if chance.random() < 0.5}
@@ -40,7 +41,7 @@ def test_no_event_that_matches_is_routed_away(spelled: tuple[Any, str], seed: in
 
 def test_revealed_attributes_are_routed_by() -> None:
     realm, shown = World.of(areas()).realm, frozenset({"area", "location"})
-    outer = routed(parse("area < 16 and not (location == 'Paris' or area == 3)"), realm, shown)
+    outer = routed(parse("area < 16 and not (location == 'Paris' or area == 3)"), realm, reveal=shown)
     mark = {SEALED: realm.short_name.hex()}
     assert outer.matches(mark)
     assert outer.matches({**mark, "area": 5})
@@ -48,7 +49,9 @@ def test_revealed_attributes_are_routed_by() -> None:
     assert not outer.matches({**mark, "area": 16})
     assert not outer.matches({**mark, "location": "Paris"})
     many, shown = " and ".join(f"a{each} < 5" for each in range(40)), frozenset(f"a{each}" for each in range(40))
-    assert routed(parse(many), realm, shown).text == f"{SEALED} == '{realm.short_name.hex()}'", "too many alternatives"
+    assert routed(parse(many), realm, reveal=shown).text == f"{SEALED} == '{realm.short_name.hex()}'", (
+        "too many alternatives"
+    )
 
 
 # --- from end to end --------------------------------------------------------------------------------------------------

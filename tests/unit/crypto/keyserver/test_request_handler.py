@@ -480,3 +480,17 @@ def test_a_vault_opens_with_its_passphrase_and_whole() -> None:
     for bad in ("", "{}", "[]", "{", json.dumps({**given, "n": 2**40}), json.dumps({**given, "box": "é"})):
         with pytest.raises(VaultClosed):
             open_vault(bad, "correct horse")
+
+
+def test_coarse_tokens_are_issued_where_the_policy_allows_them() -> None:
+    policy = '[holders.alice]\nsubscribe = ["area < 16"]\n[holders.bob]\nsubscribe = ["area < 16"]\ncoarse = 2\n'
+    office = Office(policy)
+    groups = office.world.groups
+    alice, bob = (
+        SubscriberKeys.decode(groups, b64decode(office.keys(name, "area == 5")["keys"])) for name in ("alice", "bob")
+    )
+    assert [bool(box.coarse) for keys in (alice, bob) for box in keys.boxes] == [False, True]
+    assert bob.routing(groups, coarse=True).boxes
+    for wrong in ("-1", "true", "'2'", "129"):
+        with pytest.raises(PolicyInvalid, match="coarse"):
+            Policy.from_toml(f"[holders.bob]\ncoarse = {wrong}\n")
