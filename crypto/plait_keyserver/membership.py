@@ -165,7 +165,7 @@ class Membership:
         if now.terms[-1].decided_us < self._terms[-1].decided_us:
             return
         known = {term.realm for term in self._terms}
-        self._terms = tuple(term for term in now.terms if not term.ended(self._now_us()))
+        self._terms = tuple(term for term in now.terms if not term.ended(self._now_us())) or now.terms[-1:]
         for grant in self._grants:
             if any(term.realm in known for term in self._terms):
                 grant.ring.follow(self._terms)
@@ -194,6 +194,7 @@ class Membership:
         epoch = self._epoch(term.realm)
         await grant.fetch(term, epoch)
         self._grants.append(grant)
+        grant.ring.follow(self._terms)  # they may have changed meanwhile
         self._start(self._renew(grant, term.realm, epoch), "plait renewal of keys")
         for other in self._terms:
             if other.realm is not term.realm:

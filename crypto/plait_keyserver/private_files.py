@@ -1,4 +1,4 @@
-"""Files and folders with secrets: readable by their owner alone, whatever the umask is.
+"""Files and folders with secrets: readable by their owner alone, under any umask.
 
 A folder that others may write is refused: they could exchange the files in it.
 """

@@ -67,11 +67,20 @@ log: Final = logging.getLogger(__name__)
 class _Job:
     """A line that is being answered. `slice` runs in the issuing thread."""
 
-    def __init__(self, caller: Caller, steps: Steps[Answer], gone: Callable[[], bool]) -> None:
+    def __init__(self, caller: Caller, steps: Steps[Answer], closing: Callable[[], bool]) -> None:
         self.caller = caller
-        self.gone = gone
         self.answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._closing = closing
         self._steps = steps
+
+    def gone(self) -> bool:
+        """Return whether the caller has disconnected."""
+        return self._closing() or self.answered.cancelled()
+
+    def answer(self, answer: Answer) -> None:
+        """Hand the answer to the connection, if that is still there."""
+        if not self.answered.done():
+            self.answered.set_result(answer.reply)
 
     def slice(self) -> Answer | None:
         """Take some steps. Return the answer after the last one."""
@@ -200,15 +209,17 @@ class KeyService:
         while True:
             while (found := self._turns.take()) is not None:
                 caller, job = found
-                if job.gone() or job.answered.cancelled():  # nobody reads the answer
+                if job.gone():  # nobody reads the answer
                     self._turns.finish(caller)
+                    self._tallies.add(Record(self._now_us(), job.caller, "nothing", "abandoned"))
+                    job.answered.cancel()
                     continue
                 answer = await loop.run_in_executor(self._thread, self._slice, job)
                 if answer is not None:
                     self._turns.finish(caller)
-                    self._count(answer.record)
-                    if not job.answered.done():
-                        job.answered.set_result(answer.reply)
+                    job.answer(answer)
+                    if answer.record.counted:
+                        self._tallies.add(answer.record)
             self._waiting.clear()
             await self._waiting.wait()
 
@@ -225,10 +236,6 @@ class KeyService:
             log.error("nothing is issued: %s", error, exc_info=None if expected else error)
             refusal = Refusal("busy", "the key server cannot issue now", hint="its log has the reason")
             return Answer(reply_line(refusal), Record(self._now_us(), job.caller, "nothing", "failed", counted=True))
-
-    def _count(self, record: Record) -> None:
-        if record.counted:
-            self._tallies.add(record)
 
     async def _write_tallies(self) -> None:
         while True:

@@ -6,9 +6,12 @@ import asyncio
 import json
 import os
 import random
+import ssl
 import stat
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,9 +22,10 @@ from plait_core import parse
 from plait_core.space import IntRange
 from plait_crypto import Draft, Numbers, SealError, Unopenable
 from plait_crypto.keyserver import Refusal
-from plait_keyserver import Identity, KeyDirectory, Membership
+from plait_keyserver import Identity, KeyDirectory, KeyService, Membership
 from plait_keyserver.commands import keys
 from plait_keyserver.folders import folder_client, make_folder
+from plait_keyserver.service import CONNECTIONS_PER_CALLER_MAX
 from plait_lab.benchmarks.measurement.key_server_load import run_load
 
 TREES = {"area": Numbers(IntRange(0, 127))}
@@ -41,7 +45,7 @@ def run(*arguments: str, code: int = 0) -> str:
     return done.output
 
 
-def audit(directory: KeyDirectory) -> list[dict[str, str]]:
+def audit(directory: KeyDirectory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory.path / "audit.jsonl").read_text().splitlines()]
 
 
@@ -55,6 +59,52 @@ async def test_garbage_and_a_large_request_do_not_stop_other_holders() -> None:
     assert found.garbage > 500
     assert found.audit_lines < found.garbage / 10
     assert found.grown_bytes < 16 * 2**20
+
+
+@asynccontextmanager
+async def service_of(directory: KeyDirectory) -> AsyncIterator[KeyService]:
+    """Serve a directory in this process."""
+    service = KeyService(directory, directory.open(PASSPHRASE))
+    await service.start("127.0.0.1", 0)
+    try:
+        yield service
+    finally:
+        await service.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - only the service's state shows it
+            await asyncio.sleep(0.01)
+
+
+async def test_an_abandoned_request_is_dropped_with_its_connection(tmp_path: Path) -> None:
+    directory = realm_directory(tmp_path / "realm", TREES, POLICY.replace("area < 16", "true"))
+    filter = parse(" or ".join(f"area == {each}" for each in range(0, 128, 2)))
+    async with service_of(directory) as service:
+        bob = await enrolled(directory, "bob", service.port)
+        realm = (await bob.realm()).realm
+        for _ in range(5):
+            asking = asyncio.create_task(bob.subscriber_keys(realm, filter, 0))
+            await until(lambda: len(service._turns) > 0)
+            asking.cancel()
+            await until(lambda: len(service._turns) == 0 and not service._connections)
+        assert not service._open
+        assert await bob.subscriber_keys(realm, parse("area < 8"), 0)
+    outcomes = {line["outcome"]: line.get("count", 0) for line in audit(directory)}
+    assert outcomes["abandoned"], "it is counted"
+
+
+async def test_connections_of_one_address_are_bounded(tmp_path: Path) -> None:
+    directory = realm_directory(tmp_path / "realm", TREES, POLICY)
+    async with service_of(directory) as service, AsyncExitStack() as open_ones:
+        bob = await enrolled(directory, "bob", service.port)
+        context = ssl.create_default_context(cafile=str(directory.path / "authority.pem"))
+        for _ in range(CONNECTIONS_PER_CALLER_MAX + 5):
+            _, writer = await asyncio.open_connection("127.0.0.1", service.port, ssl=context)
+            open_ones.callback(writer.close)
+        await until(lambda: len(service._connections) == CONNECTIONS_PER_CALLER_MAX)
+        assert await bob.realm()
 
 
 # --- revocation -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from processes import BrokerProcess, broker_process, memory_holds, port_to_keep
 import plait
 from plait_core.space import IntRange
 from plait_crypto import Numbers, OneOf
-from plait_keyserver import Membership, SubscriberRing
+from plait_keyserver import FollowingSubscriberRing, Membership
 
 TREES = {"price": Numbers(IntRange(0, 127)), "symbol": OneOf.of("IBM", "SAP")}
 POLICY = """
@@ -69,7 +69,7 @@ async def triangle() -> AsyncIterator[list[BrokerProcess]]:
 class Subscriber:
     """A subscriber and its events."""
 
-    def __init__(self, subscription: plait.Subscription[plait.Event], ring: SubscriberRing) -> None:
+    def __init__(self, subscription: plait.Subscription[plait.Event], ring: FollowingSubscriberRing) -> None:
         self.subscription, self.ring = subscription, ring
         self.read: list[bytes] = []
         self.gaps: dict[str, int] = {}

@@ -29,7 +29,7 @@ CALLERS_KEPT: Final = 4096
 
 REQUESTS_PER_S: Final = 2.0
 REQUESTS_BURST: Final = 32
-"""Lines of one holder, whatever they contain: a client with a dozen grants renews them all at once, twice an epoch."""
+"""Lines of one holder, requests or not: a client with a dozen grants renews them all at once, twice an epoch."""
 
 CREDENTIALS_PER_S: Final = 128
 """Credentials of one holder over time: an eighth of the issuing thread, at a millisecond each."""
@@ -49,7 +49,7 @@ SLICE_S: Final = 0.03
 PENDING_MAX: Final = 256
 """Requests that wait for the issuing thread, of all callers; further ones are refused as busy."""
 
-PENDING_PER_CALLER_MAX: Final = 16
+PENDING_PER_CALLER_MAX: Final = 32
 """Requests of one caller that wait: a client sends a request for each of its grants."""
 
 TALLIES_MAX: Final = 1024

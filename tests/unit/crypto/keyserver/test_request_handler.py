@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sealed_world import HOUR_US, NOON_US, World, areas, foundations
 
 from plait_core import parse
@@ -34,6 +36,7 @@ from plait_crypto.keyserver import (
     Policy,
     PolicyInvalid,
     Record,
+    Refusal,
     RequestHandler,
     RequestInvalid,
     ServedRealm,
@@ -51,6 +54,7 @@ from plait_crypto.keyserver.limits import (
     TOKEN_LIFE_US,
     TOKENS_MAX,
 )
+from plait_crypto.keyserver.messages import read_reply
 
 POLICY = """
 [holders.alice]
@@ -426,6 +430,42 @@ def test_every_invalid_request_is_one_error(office: Office, line: bytes) -> None
     with pytest.raises(RequestInvalid):
         read_request(read_line(line))
     assert office.send("alice", line)["error"] == "invalid"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ("role", "filter", "epoch", "instance", "slots", "realm", "known", "token", "request")
+VALUES = JSON | st.sampled_from(["subscriber", "publisher", "area < 8", "true", 0, 1, [0, 1], "a" * 64, "a request"])
+
+
+@given(st.binary(max_size=200) | st.builds(lambda given: json.dumps(given).encode(), JSON))
+def test_any_line_has_one_reply(line: bytes) -> None:
+    office = Office()
+    for holder in ("alice", ""):
+        assert office.send(holder, line)["error"] in ("invalid", "denied")
+
+
+@given(st.sampled_from(["realm", "keys", "enrol"]), st.dictionaries(st.sampled_from(FIELDS), VALUES))
+def test_any_request_has_one_reply(ask: str, fields: dict[str, Any]) -> None:
+    office = Office()
+    for holder in ("alice", ""):
+        reply = office.send(holder, json.dumps({"v": 1, "ask": ask, **fields}).encode())
+        assert reply["ok"] or reply["error"] in ("invalid", "denied", "epoch", "realm")
+        assert holder or not reply["ok"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "heard"),
+    [(2.5, 2.5), (0, 0), (-1, 0), (10**9, 3600), ("soon", 0), (None, 0), (True, 1), (float("nan"), 0)],
+)
+def test_the_time_to_retry_is_bounded(sent: object, heard: float) -> None:
+    line = json.dumps({"ok": False, "error": "too_often", "message": "m", "hint": "h", "retry_s": sent}).encode()
+    with pytest.raises(Refusal) as refused:
+        read_reply(line)
+    assert (refused.value.retry_s, refused.value.retryable) == (heard, True)
 
 
 def test_records_hold_no_keys(office: Office) -> None:

@@ -14,7 +14,7 @@ from plait_crypto.keyserver.records import OTHERS
 
 
 def served(turns: Turns[list[int]]) -> list[str]:
-    """Run all jobs, each of which needs a number of slices. Return the callers in the order of their slices."""
+    """Run all jobs; each needs a number of slices. Return the callers in the order of their slices."""
     order = []
     while (found := turns.take()) is not None:
         caller, job = found
