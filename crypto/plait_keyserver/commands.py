@@ -154,11 +154,18 @@ async def _issued(client: KeyClient, role: str, filter: Filter, epoch: int | Non
 
 def _realm(directory: KeyDirectory, word: str) -> Json:
     secrets: Secrets = directory.open(word)
-    decisions = directory.decisions()
+    decisions, at_us = directory.decisions(), now_us()
+    served = [each for each in secrets.served() if each.served_at(at_us)]
+    served[-1].end_epochs(decisions.epoch_ends)
+    epochs = served[-1].authority.realm.schema.epochs
+    number = epochs.epoch_at(at_us)
+    former = {"begins_us": served[-1].begins_us, "former": served[0].digest} if len(served) > 1 else {}
     return {
         "kind": "realm",
-        "realm": secrets.realm.digest.hex(),
-        "epoch": secrets.realm.schema.epochs.epoch_at(now_us()),
+        "realm": served[-1].digest,
+        **former,
+        "epoch": number,
+        "epoch_ends_us": epochs.begin_us(number + 1),
         "holders": sorted(decisions.policy.holders),
         "revoked": sorted(decisions.revoked),
     }

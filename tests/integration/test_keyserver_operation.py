@@ -209,6 +209,24 @@ async def test_members_follow_a_rotation_and_lose_nothing(tmp_path: Path) -> Non
             assert (await (await late.subscriber("area < 16")).open(clear, payload)).payload == b"the last"
 
 
+def test_a_directory_shows_early_ends_and_rotations(tmp_path: Path) -> None:
+    directory, word = realm_directory(tmp_path / "realm", TREES, POLICY), str(tmp_path / "passphrase")
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run("show", str(directory.path), "--passphrase-file", word))
+        return found
+
+    before = shown()
+    assert "former" not in before
+    run("epoch", "end", str(directory.path))
+    ended = shown()
+    assert (ended["epoch"], ended["epoch_ends_us"] < before["epoch_ends_us"]) == (before["epoch"], True)
+    run("rotate", str(directory.path), "--passphrase-file", word)
+    after = shown()
+    assert (after["former"], after["realm"] != before["realm"]) == (before["realm"], True)
+    assert after["epoch_ends_us"] == before["epoch_ends_us"], "the new realm's epochs do not end early"
+
+
 def test_a_rotation_at_once_drops_the_old_secret(tmp_path: Path) -> None:
     directory = realm_directory(tmp_path / "realm", TREES, POLICY)
     before, word = directory.open(PASSPHRASE), str(tmp_path / "passphrase")

@@ -100,7 +100,8 @@ class DesiredState:
         number = self._number()
         frame = terms.frame(number, subscription.id)
         self._request(number, Kind.CHANGE, subscription.id, frame, None, internal=True, terms=terms)
-        subscription.terms = replace(subscription.terms, routing=routing)  # last: it must fit into a frame
+        kept = subscription.terms if changing or filter is None else subscription.terms.with_filter(filter)
+        subscription.terms = replace(kept, routing=routing)  # last: it must fit into a frame
 
     def unsubscribe(
         self, subscription: SubscriptionState, now: float, *, drain: bool = False, forget: bool = False

@@ -666,6 +666,19 @@ def test_an_open_subscription_takes_new_routing_tokens_to_a_new_session() -> Non
     assert [(s.request, s.routing) for s in story.received(Subscribe)] == [(request, b"new")], "as it was sent before"
 
 
+def test_new_routing_tokens_may_bring_a_filter() -> None:
+    """The tokens are of another realm, which the filter names."""
+    story = Story(timeout_s=60).open()
+    desired = story.session.desired
+    subscription = story.subscribe("a == 1", routing=b"old")
+    desired.update_routing(subscription, b"new", parse("a == 1 or a == 2"))
+    story.turn()
+    changed = story.received(Subscribe)[-1]
+    assert (changed.filter, changed.routing) == ("a == 1 or a == 2", b"new")
+    story.forget().again(session=6)
+    assert [(s.filter, s.routing) for s in story.received(Subscribe)] == [("a == 1 or a == 2", b"new")]
+
+
 def test_an_open_change_takes_new_routing_tokens_to_a_new_session() -> None:
     story = Story(timeout_s=60).open()
     desired = story.session.desired
