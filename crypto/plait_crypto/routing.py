@@ -55,6 +55,8 @@ def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
             raise KeyInvalid("a deposit that ends too early")
         (size,) = _LENGTH.unpack_from(found, at)
         at += _LENGTH.size
+        if len(found) - at < size:
+            raise KeyInvalid("a deposit that ends too early")
         keys.append(RoutingKeys.decode(groups, found[at : at + size]))
         at += size
     return tuple(keys)

@@ -24,6 +24,7 @@ from plait_crypto import (
     deposit,
 )
 from plait_crypto.attributes.credentials import WHOLE
+from plait_crypto.routing import deposited
 
 FILTER = "area < 16 and location == 'London' or area == 99"
 FITS, OTHER, UNDECIDED = Fit.FITS, Fit.OTHER, Fit.UNDECIDED
@@ -138,6 +139,15 @@ def test_a_deposit_that_cannot_be_read_decides_nothing(world: World) -> None:
         changed = bytearray(whole)
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
         assert router.test(now, [bytes(changed)])[0] in (UNDECIDED, OTHER)
+
+
+def test_a_deposit_whose_length_lies_is_refused(world: World) -> None:
+    (whole,) = deposits(world, "area == 5")
+    length = int.from_bytes(whole[:4], "big")
+    assert len(deposited(world.groups, whole)) == 1
+    for lie in (length - 1, length + 1, 2**32 - 1):
+        with pytest.raises(KeyInvalid):
+            deposited(world.groups, lie.to_bytes(4, "big") + whole[4:])
 
 
 def test_malformed_openings_are_unopenable(world: World) -> None:
