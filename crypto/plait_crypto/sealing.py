@@ -75,8 +75,12 @@ class Sealer:
         """Use these keys in their epoch, in place of earlier ones."""
         if keys.realm != self.realm.digest or keys.publisher != self.publisher:
             raise KeyInvalid("keys of another realm or publisher")
-        if any(len(box) != len(self.realm.schema.rows) for box in keys.boxes):
-            raise KeyInvalid("keys of another schema")
+        shape = self.realm.schema.shape
+        for box in keys.boxes:
+            if len(box) != len(shape):
+                raise KeyInvalid("keys of another schema")
+            if any(each.place >= places for row, places in zip(box, shape, strict=True) for each, _ in row):
+                raise KeyInvalid("keys of another schema")
         self._keys[keys.epoch] = keys
         while len(self._keys) > EPOCH_KEYS_MAX:
             del self._keys[min(self._keys)]

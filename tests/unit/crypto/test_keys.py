@@ -5,15 +5,18 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sealed_world import HOUR_US, World, areas, quotes
+from sealed_world import EPOCHS, HOUR_US, World, areas, quotes, sides
 
 from plait_core import parse
+from plait_core.space import IntRange
 from plait_crypto import (
     KeyInvalid,
     KeyRefused,
     Keyring,
+    Numbers,
     PublisherKeys,
     RoutingKeys,
+    Schema,
     SealInvalid,
     SubscriberKeys,
     Unopenable,
@@ -154,10 +157,22 @@ def test_keys_of_another_realm_or_schema_are_refused(world: World) -> None:
         world.publisher().add(other.publisher()._keys[0])
     with pytest.raises(KeyInvalid):
         world.publisher(publisher=8).add(world.publisher(publisher=9)._keys[0])
-    foreign = other.keys("true")
-    claimed = SubscriberKeys(world.realm.digest, 0, foreign.boxes)
+    for filter in ("true", "price < 2"):
+        foreign, signing = other.keys(filter), other.publisher(filter)._keys[0]
+        with pytest.raises(KeyInvalid):
+            Keyring(world.realm).add(SubscriberKeys(world.realm.digest, 0, foreign.boxes))
+        with pytest.raises(KeyInvalid):
+            world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, signing.boxes))
+
+
+def test_a_place_that_the_schema_does_not_have_is_refused() -> None:
+    """A schema of as many attributes, whose trees are deeper."""
+    world, deeper = World.of(sides()), World.of(Schema({"area": Numbers(IntRange(0, 127))}, EPOCHS))
     with pytest.raises(KeyInvalid):
-        Keyring(world.realm).add(claimed)
+        Keyring(world.realm).add(SubscriberKeys(world.realm.digest, 0, deeper.keys("area == 3").boxes))
+    keys = deeper.publisher("area == 3")._keys[0]
+    with pytest.raises(KeyInvalid):
+        world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, keys.boxes))
 
 
 def test_a_keyring_is_bounded_and_forgets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
