@@ -35,8 +35,8 @@ BOXES_MAX: Final = 64
 KEYS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Bytes of one holder's encoded keys for one epoch."""
 
-LABEL_BYTES_MAX: Final = 16 * 1024 + 1
-"""Bytes of a credential's label: the longest is a whole text value."""
+LABEL_BYTES_MAX: Final = 16 * 1024 + 5
+"""Bytes of a credential's label: the longest is "text " and a whole text value."""
 
 BODY_BYTES_MAX: Final = 1280 * 1024
 """Bytes of the encrypted part of an envelope: the largest payload, all attributes and headers, padded."""

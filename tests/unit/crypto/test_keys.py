@@ -19,6 +19,7 @@ from plait_crypto import (
     Schema,
     SealInvalid,
     SubscriberKeys,
+    Texts,
     Unopenable,
 )
 
@@ -173,6 +174,18 @@ def test_a_place_that_the_schema_does_not_have_is_refused() -> None:
     keys = deeper.publisher("area == 3")._keys[0]
     with pytest.raises(KeyInvalid):
         world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, keys.boxes))
+
+
+def test_keys_for_the_longest_text_survive_their_encoding() -> None:
+    from plait_core.limits import VALUE_BYTES_MAX
+
+    world = World.of(Schema({"name": Texts(1)}, EPOCHS))
+    text = "\U0001f600" * (VALUE_BYTES_MAX // 4)
+    keys = world.keys(f"name == '{text}'")
+    ring = Keyring(world.realm)
+    ring.add(SubscriberKeys.decode(world.groups, keys.encode(world.groups)))
+    sealed = world.seal(world.publisher(), {"name": text})
+    assert world.open(ring, sealed).attributes == {"name": text}
 
 
 def test_a_keyring_is_bounded_and_forgets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
