@@ -1,7 +1,8 @@
 """Test vectors of sealed events, version 2: all values derived from a seed, equal in every backend.
 
-They are frozen in `vectors/sealed_v2.json`. If they change, the format needs a new version and new vectors. `python
-tests/support/sealed_vectors.py` prints the values of the fast backend.
+They are frozen in `tests/vectors/sealed_v2/known_answers.json`. If they change, the format needs a new version and new
+vectors. `python tests/support/sealed_vectors.py` prints the values of the fast backend. `sealed_attacks` writes the
+cases beside them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from plait_crypto.hazmat import (
     set_up,
 )
 
-FROZEN = Path(__file__).parent / "vectors" / "sealed_v2.json"
+FROZEN = Path(__file__).parent.parent / "vectors" / "sealed_v2" / "known_answers.json"
 SEED = 20_110_404
 
 

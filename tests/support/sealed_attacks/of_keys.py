@@ -1,0 +1,285 @@
+"""Encodings of keys, deposits, parameters and schemas that are refused."""
+
+from __future__ import annotations
+
+import json
+from struct import pack
+from typing import Any
+
+from plait_crypto import RoutingKeys, SubscriberKeys, deposit
+from plait_crypto.hazmat.parameters import PARAMETERS_BYTES
+from plait_crypto.keys import SubscriberBox
+
+from .points import bad_points
+from .scene import SCHEMAS, Scene
+from .writer import Cases, Step, decoding
+
+INVALID = "KeyInvalid"
+KINDS = {"publisher keys": 1, "subscriber keys": 2, "routing keys": 3}
+HEAD = 48
+"""Bytes of the head of encoded keys: version, kind, realm, epoch, owner, boxes, rows."""
+
+
+def keys(scene: Scene) -> Cases:
+    """Return cases of encoded keys."""
+    cases = Cases(scene.inputs, "Encoded keys that no key server issues, and keys of other realms.")
+    groups = scene.groups
+    issued = scene.issue("level == 1", coarse=1)
+    good = {
+        "publisher keys": scene.inputs.put("publisher keys", scene.publisher_keys("level == 1").encode(groups)),
+        "subscriber keys": scene.inputs.put("subscriber keys", issued.encode(groups)),
+        "routing keys": scene.inputs.put("routing keys", issued.routing(groups).encode(groups)),
+    }
+    for what, encoded in good.items():
+
+        def refused(attack: str, comment: str, data: bytes, what: str = what) -> None:
+            cases.plain(attack, f"{what}: {comment}", INVALID, decoding(what, data))
+
+        first = HEAD + (96 if what == "subscriber keys" else 0)
+        for count in (0, 1, HEAD - 1, HEAD, first + 1, first + 2, len(encoded) - 1):
+            refused("cut", f"the first {count} bytes", encoded[:count])
+        refused("lengthened", "a zero at the end", encoded + b"\0")
+        for version in (0, 1, 3):
+            refused("head", f"version {version}", bytes((version,)) + encoded[1:])
+        for kind in (0, *(each for each in KINDS.values() if each != KINDS[what]), 4):
+            refused("head", f"kind {kind}", encoded[:1] + bytes((kind,)) + encoded[2:])
+        for boxes in (0, 2, 65):
+            refused("head", f"{boxes} boxes", encoded[:46] + bytes((boxes,)) + encoded[47:])
+        for rows in (0, 3, 17):
+            refused("head", f"{rows} rows", encoded[:47] + bytes((rows,)) + encoded[48:])
+        if what != "publisher keys":
+            refused("head", "an owner", encoded[:45] + b"\1" + encoded[46:])
+        refused("count", "65,535 entries in the first row", encoded[:first] + b"\xff\xff" + encoded[first + 2 :])
+        for attack, point in bad_points(96).items():
+            if len(point) == 96:
+                refused(
+                    attack,
+                    "one point",
+                    encoded[: first + 2]
+                    + _entry(encoded, first, what)
+                    + point
+                    + encoded[_after(encoded, first, what) :],
+                )
+        if what != "routing keys":
+            entry = first + 2
+            refused("credential", "place 128", encoded[:entry] + pack(">H", 128) + encoded[entry + 2 :])
+            refused("credential", "a label of 65,535 bytes", encoded[: entry + 2] + b"\xff\xff" + encoded[entry + 4 :])
+    flag = good["subscriber keys"]
+    coarse = len(flag) - _coarse_bytes(issued) - 1
+    cases.plain(
+        "head",
+        "subscriber keys: coarse tokens, flag 2",
+        INVALID,
+        decoding("subscriber keys", flag[:coarse] + b"\2" + flag[coarse + 1 :]),
+    )
+    cases.plain(
+        "head",
+        "subscriber keys: coarse tokens without their flag",
+        INVALID,
+        decoding("subscriber keys", flag[:coarse] + b"\0" + flag[coarse + 1 :]),
+    )
+    cases.plain(
+        "cut",
+        "subscriber keys: coarse tokens announced, and missing",
+        INVALID,
+        decoding("subscriber keys", flag[: coarse + 1]),
+    )
+    _of_other_realms(cases, scene)
+    _parameters(cases, scene)
+    _schemas(cases)
+    return cases
+
+
+def deposits(scene: Scene) -> Cases:
+    """Return cases of deposits, and of what a broker finds with them."""
+    cases = Cases(scene.inputs, "Deposits of routing keys at brokers, and the tests of tags with them.")
+    groups = scene.groups
+    opened = scene.session.opening
+
+    def deposited(filter: str, realm: str = "two rows", epoch: int = 0, **more: Any) -> bytes:
+        issued = scene.issue(filter, realm, epoch, **more)
+        return deposit(groups, [issued.routing(groups, coarse="coarse" in more)])
+
+    fits = scene.inputs.put("deposit: level 1", deposited("level == 1"))
+    sells = scene.inputs.put("deposit: sell", deposited("side == 'sell'"))
+
+    def route(opening: bytes, *given: bytes) -> Step:
+        return {"do": "route", "opening": opening, "deposits": list(given)}
+
+    def told(attack: str, comment: str, expected: list[str], *given: bytes, opening: bytes = opened) -> None:
+        cases.plain(attack, comment, str(expected), route(opening, *given))
+
+    told("routed", "keys of the event, of others, none", ["fits", "other", "undecided"], fits, sells, b"")
+    told("routed", "a union, one box of which fits", ["fits"], deposited("level == 1 or side == 'sell'"))
+    told("routed", "level 1 and sell: one row fits", ["other"], deposited("level == 1 and side == 'sell'"))
+    told(
+        "routed",
+        "coarse tokens for level 0 fit level 1",
+        ["fits", "other"],
+        deposited("level == 0", coarse=1),
+        deposited("level == 0"),
+    )
+    told(
+        "routed",
+        "another epoch, another realm",
+        ["undecided"] * 2,
+        deposited("true", epoch=1),
+        deposited("true", "other parameters"),
+    )
+    told("routed", "two epochs, one of which is the event's", ["fits"], deposited("level == 1", epoch=1) + fits)
+    told("routed", "the shape of another schema", ["undecided"], _renamed(scene, deposited("true", "slots")))
+    length = int.from_bytes(fits[:4], "big")
+    bad: dict[str, bytes] = {
+        "two bytes": b"\0\0",
+        "a length of zero": bytes(4),
+        "a length one too small": pack(">I", length - 1) + fits[4:],
+        "a length one too large": pack(">I", length + 1) + fits[4:],
+        "a length beyond the end": pack(">I", 2**32 - 1) + fits[4:],
+        "a byte more": fits + b"\0",
+        "a second entry without content": fits + bytes(4),
+        "the last byte is missing": fits[:-1],
+        "subscriber keys": _framed(scene.one),
+        "publisher keys": _framed(scene.inputs.bytes["publisher keys"]),
+        "an opening": _framed(opened),
+        "rows cut from the last box": _framed(fits[4:-2]),
+    }
+    for attack, point in bad_points(96).items():
+        if len(point) == 96:
+            bad[f"a token: {attack}"] = fits[:54] + point + fits[150:]
+    for comment, data in bad.items():
+        cases.plain("deposit", comment, INVALID, decoding("deposit", data))
+        if comment in ("a length one too large", "a token: identity", "subscriber keys"):
+            told(
+                "routed", f"undecided, because the deposit is unreadable: {comment}", ["undecided", "fits"], data, fits
+            )
+    for comment, data in {
+        "an event": scene.base,
+        "a member": scene.members[0],
+        "nothing": b"",
+        "cut": opened[:-200],
+        "first CT_i is the identity": opened[:125] + bad_points(48)["identity"] + opened[173:],
+        "first CT_i is outside the subgroup": opened[:125] + bad_points(48)["wrong subgroup"] + opened[173:],
+        "version 1": b"\1" + opened[1:],
+    }.items():
+        cases.plain("opening", f"{comment} in place of an opening", "not_authentic", route(data, fits))
+    told("opening", "tags of the second session's opening", ["fits"], fits, opening=scene.second.opening)
+    swapped = opened[:317] + bytes(48) + opened[365:]
+    told("opening", "all tags of the first row changed: a broker cannot notice it", ["other"], fits, opening=swapped)
+    return cases
+
+
+def _of_other_realms(cases: Cases, scene: Scene) -> None:
+    """Add cases of whole keys of other realms, on a ring."""
+
+    def adding(do: str, comment: str, keys: bytes) -> None:
+        cases.reader("another realm", comment, INVALID, {"do": do, "keys": keys})
+
+    groups, mine = scene.groups, scene.realm().digest
+    adding("add keys", "of other parameters", scene.issue("true", "other parameters").encode(groups))
+    adding("add keys", "of another schema", scene.issue("true", "quotes").encode(groups))
+    foreign = scene.issue("level == 1")
+    fewer = SubscriberKeys(mine, 0, (SubscriberBox(foreign.boxes[0].s4, foreign.boxes[0].rows[:1]),))
+    adding("add keys", "a row less than the schema", fewer.encode(groups))
+    there = SubscriberKeys(mine, 0, scene.issue("price < 2", "quotes").boxes)
+    adding("add keys", "a place that the schema does not have", there.encode(groups))
+    adding(
+        "add publisher keys",
+        "of other parameters",
+        scene.publisher_keys("true", realm="other parameters").encode(groups),
+    )
+    lied = scene.publisher_keys("price < 2", realm="quotes")
+    object.__setattr__(lied, "realm", mine)
+    adding("add publisher keys", "a place that the schema does not have", lied.encode(groups))
+    less = scene.publisher_keys("true")
+    object.__setattr__(less, "boxes", (less.boxes[0][:1],))
+    adding("add publisher keys", "a row less than the schema", less.encode(groups))
+
+
+def _parameters(cases: Cases, scene: Scene) -> None:
+    """Add cases of public parameters."""
+    good = scene.inputs.bytes["parameters"]
+    assert len(good) == PARAMETERS_BYTES
+
+    def refused(attack: str, comment: str, data: bytes) -> None:
+        cases.plain(attack, f"parameters: {comment}", "PointInvalid", decoding("parameters", data))
+
+    refused("cut", "nothing", b"")
+    refused("cut", "the last byte is missing", good[:-1])
+    refused("lengthened", "a zero at the end", good + b"\0")
+    for version in (0, 1, 3):
+        refused("head", f"version {version}", bytes((version,)) + good[1:])
+    end = 1 + 3 * 48 + 96
+    for name, at, size in (
+        ("g1", 1, 48),
+        ("h", 49, 48),
+        ("k", 97, 48),
+        ("g2", 145, 96),
+        ("u'", end, 48),
+        ("u of the highest bit", end + 256 * 48, 48),
+        ("m'", end + 257 * 48, 96),
+        ("m of the highest bit", len(good) - 96, 96),
+    ):
+        for attack in ("identity", "wrong subgroup") if name not in ("k", "g2") else tuple(bad_points(size)):
+            if len(point := bad_points(size)[attack]) == size:
+                refused(attack, name, good[:at] + point + good[at + size :])
+
+
+def _schemas(cases: Cases) -> None:
+    """Add cases of schemas."""
+    whole: dict[str, Any] = json.loads(SCHEMAS["two rows"].to_json())
+    level = whole["attributes"][0]
+    for comment, changed in {
+        "no attributes": {**whole, "attributes": []},
+        "an attribute twice": {**whole, "attributes": [level, level]},
+        "16 attributes": {**whole, "attributes": [{**level, "name": f"a{place}"} for place in range(16)]},
+        "a name of Plait's own": {**whole, "attributes": [{**level, "name": "$time"}]},
+        "an unknown type": {**whole, "attributes": [{**level, "type": "colours"}]},
+        "a domain of one value": {**whole, "attributes": [{**level, "hi": 0}]},
+        "a domain of 65 bits": {**whole, "attributes": [{**level, "hi": 2**64}]},
+        "texts of 129 places": {
+            **whole,
+            "attributes": [{"name": "t", "type": "texts", "prefix_chars": 126, "suffix_chars": 0}],
+        },
+        "a value twice in an enumeration": {
+            **whole,
+            "attributes": [{"name": "e", "type": "one of", "values": [1, 1.0]}],
+        },
+        "an overlap of more than half an epoch": {
+            **whole,
+            "epochs": {**whole["epochs"], "overlap_us": whole["epochs"]["length_us"] // 2 + 1},
+        },
+        "25 bits of slots": {**whole, "epochs": {**whole["epochs"], "slot_bits": 25}},
+        "no epochs": {"attributes": [level], "clear": []},
+        "a clear attribute of Plait's own": {**whole, "clear": ["$sealed"]},
+    }.items():
+        cases.plain("schema", comment, "SealInvalid", decoding("schema", json.dumps(changed).encode()))
+    cases.plain("schema", "no JSON", "SealInvalid", decoding("schema", b"{"))
+    cases.plain("schema", "deep", "SealInvalid", decoding("schema", b"[" * 9 + b"]" * 9))
+
+
+def _entry(encoded: bytes, first: int, what: str) -> bytes:
+    """Return place and label of the first credential; nothing for routing keys."""
+    if what == "routing keys":
+        return b""
+    size = int.from_bytes(encoded[first + 4 : first + 6], "big")
+    return encoded[first + 2 : first + 6 + size]
+
+
+def _after(encoded: bytes, first: int, what: str) -> int:
+    """Return where the first point of the first row ends."""
+    return first + 2 + len(_entry(encoded, first, what)) + 96
+
+
+def _coarse_bytes(issued: SubscriberKeys) -> int:
+    return sum(2 + 96 * len(row) for row in issued.boxes[0].coarse)
+
+
+def _framed(data: bytes) -> bytes:
+    return pack(">I", len(data)) + data
+
+
+def _renamed(scene: Scene, found: bytes) -> bytes:
+    """Return a deposit under the name of the first realm, with one row of two removed."""
+    decoded = RoutingKeys.decode(scene.groups, found[4:])
+    boxes = tuple(box[:1] for box in decoded.boxes)
+    return _framed(RoutingKeys(scene.realm().digest, 0, boxes).encode(scene.groups))
