@@ -246,7 +246,8 @@ class PeerServer:
         if not self._closed:
             now = monotonic()
             self.node.disconnected(link, now)
-            self._log_refusal(now)
+            if not self.node.links:  # with links to others, the other process has probably just ended
+                self._log_refusal(now)
             self.carry_out()
 
     def session_closed(self, transport: SdkTransport) -> None:
