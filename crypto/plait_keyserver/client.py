@@ -31,6 +31,9 @@ CONNECT_S: Final = 10.0
 ANSWER_S: Final = 120.0
 """Seconds to request and receive: the largest keys take 17 s to issue, and others have their turns meanwhile."""
 
+CLOSE_S: Final = 1.0
+"""Seconds for the other side to close a TLS connection. It is aborted then."""
+
 PLACES_SHOWN: Final = 4
 """Addresses that an error lists."""
 
@@ -182,7 +185,17 @@ class KeyClient:
             async with asyncio.timeout(ANSWER_S):
                 return read_reply(await reader.readuntil(b"\n"))
         finally:
-            writer.close()
+            await _close(writer)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    """Close a connection before the event loop may end: `asyncio.run` would leave its socket open."""
+    writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        writer.transport.abort()
 
 
 def _hint(failure: Exception | None) -> str:
