@@ -13,6 +13,7 @@ from typing import ClassVar
 from plait_core import Literal, SpaceInvalid
 from plait_core.filters import Constraint
 from plait_core.space import Enumeration
+from plait_core.values import is_text
 
 from ..errors import SealInvalid
 from .credentials import ABSENT, WHOLE, Credential, absent_path
@@ -24,6 +25,10 @@ class OneOf:
 
     domain: Enumeration
     type_name: ClassVar[str] = "one of"
+
+    def __post_init__(self) -> None:
+        if not all(is_text(value) for value in self.domain.values if isinstance(value, str)):
+            raise SealInvalid("a value with a lone surrogate", hint="texts that UTF-8 can write")
 
     @classmethod
     def of(cls, *values: Literal) -> OneOf:

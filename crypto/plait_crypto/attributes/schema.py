@@ -127,7 +127,10 @@ class Schema:
             trees = {row["name"]: _tree(row) for row in rows}
             if len(trees) < len(rows):
                 raise SealInvalid("a schema that names an attribute twice")
-            return cls(trees, Epochs(**given["epochs"]), frozenset(given.get("clear", ())))
+            clear = given.get("clear", [])
+            if type(clear) is not list:
+                raise SealInvalid("clear attributes that are not a list")
+            return cls(trees, Epochs(**given["epochs"]), frozenset(clear))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SpaceInvalid):
             raise SealInvalid("no schema of sealed events", hint="the output of Schema.to_json") from None
 
