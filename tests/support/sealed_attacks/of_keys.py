@@ -253,6 +253,12 @@ def _schemas(cases: Cases) -> None:
         "a clear attribute of Plait's own": {**whole, "clear": ["$sealed"]},
     }.items():
         cases.plain("schema", comment, "SealInvalid", decoding("schema", json.dumps(changed).encode()))
+    surrogate = {**whole, "attributes": [{"name": "e", "type": "one of", "values": ["\ud800"]}]}
+    for comment, changed in {
+        "a lone surrogate": surrogate,
+        "clear attributes as a text": {**whole, "clear": "abc"},
+    }.items():
+        cases.plain("schema", comment, "SealInvalid", decoding("schema", json.dumps(changed).encode()))
     cases.plain("schema", "no JSON", "SealInvalid", decoding("schema", b"{"))
     cases.plain("schema", "deep", "SealInvalid", decoding("schema", b"[" * 9 + b"]" * 9))
 
