@@ -1,0 +1,45 @@
+"""Replays every kept input of the fuzzers of sealed events through its check, and changes of them from a fixed seed."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+HERE = Path(__file__).parent
+TARGETS = ("envelopes", "keys", "deposits", "key_requests")
+CORPUS = [(target, path) for target in TARGETS for path in sorted((HERE / "corpus" / target).iterdir())]
+CHECKS: dict[str, Callable[[bytes], None]] = {
+    target: runpy.run_path(str(HERE / f"fuzz_{target}.py"))["check"] for target in TARGETS
+}
+MUTATIONS = 5
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_there_is_a_corpus(target: str) -> None:
+    assert len([path for each, path in CORPUS if each == target]) >= 15
+
+
+@pytest.mark.parametrize(("target", "path"), CORPUS, ids=lambda each: getattr(each, "name", each))
+def test_replay(target: str, path: Path) -> None:
+    CHECKS[target](path.read_bytes())
+
+
+@pytest.mark.parametrize(("target", "path"), CORPUS, ids=lambda each: getattr(each, "name", each))
+def test_mutations(target: str, path: Path) -> None:
+    """Change, insert and remove bytes behind the first, which selects the way in."""
+    rng = Random(f"{target} {path.name}")
+    for _ in range(MUTATIONS):
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randint(1, max(1, len(data)))
+            data[at : at + rng.randint(0, 2)] = rng.randbytes(rng.randint(0, 2))
+        CHECKS[target](bytes(data))
+
+
+def test_nothing_is_an_input() -> None:
+    for check in CHECKS.values():
+        check(b"")
