@@ -239,7 +239,7 @@ class Broker:
         return [(connection, self._now) for connection in self._connections.values()]
 
     def fits(self, frame: EventFrame, deposit: bytes) -> bool:
-        """Return whether routing keys fit an event's tags, as far as the tests have shown."""
+        """Return whether routing tokens fit an event's tags, as far as the tests have shown."""
         verdict = self._tags.judge(frame)
         return verdict is None or verdict(deposit)
 

@@ -104,7 +104,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Test which deposited routing keys fit the events of a sealing session, outside the loop: each test is a pairing.
+    """Test which deposited tokens fit the events of a sealing session, outside the loop: each test is a pairing.
 
     Answer with `probed(ticket, fits)`: a Fit for each deposit, or None for a malformed opening.
     """

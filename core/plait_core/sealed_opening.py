@@ -19,7 +19,7 @@ SEALED_HEAD: Final = Struct(">BI")
 
 
 class Fit(Enum):
-    """The result of testing an event's tags with the routing keys that a subscription has deposited."""
+    """The result of testing an event's tags with the routing tokens that a subscription has deposited."""
 
     FITS = "fits"
     OTHER = "other"  # no credential of these keys is among the event's

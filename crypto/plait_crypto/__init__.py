@@ -15,7 +15,7 @@ from .attributes.validity import Epochs
 from .authority import Authority
 from .errors import KeyInvalid, KeyMissing, KeyRefused, SealError, SealInvalid, Unopenable
 from .keyring import Keyring
-from .keys import PublisherKeys, RoutingKeys, SubscriberKeys
+from .keys import PublisherKeys, RoutingTokens, SubscriberKeys
 from .plaintext import Metadata, Opened
 from .realm import Realm
 from .routing import DEPOSIT_KINDS, DepositKind, Router, deposit
@@ -43,7 +43,7 @@ __all__ = [
     "PublisherKeys",
     "Realm",
     "Router",
-    "RoutingKeys",
+    "RoutingTokens",
     "Schema",
     "SealError",
     "SealInvalid",

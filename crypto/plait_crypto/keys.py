@@ -1,15 +1,15 @@
 """Keys as they are issued, stored and sent (thesis 5.5.2, 5.5.3): one grant to one holder for one epoch.
 
 A grant's filter is a union of boxes, and each box has keys of its own, bound together. So the keys of a box open or
-sign only events of one conjunction of the filter, never a mixture of two. Routing keys are the part of a subscriber's
+sign only events of one conjunction of the filter, never a mixture of two. Routing tokens are the part of a subscriber's
 keys for brokers: they test for matches, and open nothing.
 
     version, kind, realm, epoch, owner, boxes;  box = [S4] row... [coarse tokens]
     row = count, (place, label, points)...
     coarse tokens: 0, or 1 and for each row count, tokens...
-    routing keys: row = count, tokens...
+    routing tokens: row = count, tokens...
 
-Routing keys name no places. Random points fill all rows of a box to one power of two, so that they tell neither how
+Routing tokens name no places. Random points fill all rows of a box to one power of two, so that they tell neither how
 many credentials a row needs nor which attributes are constrained. The points are derived from the keys: they stay the
 same until those change.
 """
@@ -115,7 +115,7 @@ class SubscriberKeys:
         reader.end()
         return cls(realm, epoch, found)
 
-    def routing(self, groups: Groups, *, coarse: bool = False) -> RoutingKeys:
+    def routing(self, groups: Groups, *, coarse: bool = False) -> RoutingTokens:
         """Return the part for brokers: S3 of each credential, or of wider ones, among random points."""
         if coarse and not all(box.coarse for box in self.boxes):
             raise SealInvalid(
@@ -123,11 +123,11 @@ class SubscriberKeys:
                 hint="the key server's policy must allow them: `coarse = 2` for the holder, two levels wider",
             )
         tokens = (_filled(groups, box, box.coarse if coarse else _exact(box)) for box in self.boxes)
-        return RoutingKeys(self.realm, self.epoch, tuple(tokens))
+        return RoutingTokens(self.realm, self.epoch, tuple(tokens))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class RoutingKeys:
+class RoutingTokens:
     """The keys with which a broker tests a subscription's sealed events."""
 
     realm: bytes
@@ -140,7 +140,7 @@ class RoutingKeys:
         return head + b"".join(_encode_tokens(groups, box) for box in self.boxes)
 
     @classmethod
-    def decode(cls, groups: Groups, encoded: bytes) -> RoutingKeys:
+    def decode(cls, groups: Groups, encoded: bytes) -> RoutingTokens:
         """Parse the output of `encode`; raise KeyInvalid if it is invalid."""
         reader = _Reader(groups, encoded)
         realm, epoch, _, boxes, rows = reader.head(_ROUTING)

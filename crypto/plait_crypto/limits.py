@@ -57,7 +57,7 @@ SESSIONS_OPENED_MAX: Final = 1024
 """Sessions whose keys a reader keeps: ten MB with their bitmaps."""
 
 DEPOSITS_KEPT: Final = 1024
-"""Deposits of routing keys that a broker keeps decoded: decoding a credential takes a third of a millisecond."""
+"""Deposits of routing tokens that a broker keeps decoded: decoding a credential takes a third of a millisecond."""
 
 TAGS_KEPT: Final = 65_536
 """Results of tag tests that a broker keeps: 16 bytes each, and some 200 for the index."""

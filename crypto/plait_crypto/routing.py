@@ -1,10 +1,10 @@
-"""Route sealed events by their tags (thesis 5.6.4), with the routing keys that subscriptions deposit at brokers.
+"""Route sealed events by their tags (thesis 5.6.4), with the routing tokens that subscriptions deposit at brokers.
 
 A broker belongs to no realm. It has an event's opening and the deposits of subscriptions. It learns which of them an
 event matches, and nothing of the hidden content. A tag test is one pairing, and its result is cached. The caller caches
 the result for an opening, which all events of a session share. So steady traffic costs no pairing.
 
-    deposit    for each epoch and grant: length, routing keys
+    deposit    for each epoch and grant: length, routing tokens
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .envelope import OPENING, REALM_BYTES, Envelope
 from .errors import KeyInvalid, SealInvalid, Unopenable
 from .hazmat import Groups, tag_of
 from .hazmat.backend import G1, G2, PointInvalid
-from .keys import RoutingKeys
+from .keys import RoutingTokens
 from .limits import DEPOSITS_KEPT, TAGS_KEPT
 
 DepositKind: TypeAlias = Literal["exact", "coarse", "nothing"]
@@ -34,7 +34,7 @@ DEPOSIT_KINDS: Final[tuple[DepositKind, ...]] = ("exact", "coarse", "nothing")
 _LENGTH: Final = Struct(">I")
 
 
-def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
+def deposit(groups: Groups, keys: Iterable[RoutingTokens]) -> bytes:
     """Encode the deposit of a subscription, newest epochs first; raise SealInvalid if it is too large."""
     encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
     found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
@@ -47,7 +47,7 @@ def deposit(groups: Groups, keys: Iterable[RoutingKeys]) -> bytes:
     return found
 
 
-def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
+def deposited(groups: Groups, found: bytes) -> tuple[RoutingTokens, ...]:
     """Parse the output of `deposit`; raise KeyInvalid if it is invalid."""
     keys, at = [], 0
     while at < len(found):
@@ -57,7 +57,7 @@ def deposited(groups: Groups, found: bytes) -> tuple[RoutingKeys, ...]:
         at += _LENGTH.size
         if len(found) - at < size:
             raise KeyInvalid("a deposit that ends too early")
-        keys.append(RoutingKeys.decode(groups, found[at : at + size]))
+        keys.append(RoutingTokens.decode(groups, found[at : at + size]))
         at += size
     return tuple(keys)
 
@@ -67,7 +67,7 @@ class Router:
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
-        self._deposits: OrderedDict[bytes, tuple[RoutingKeys, ...]] = OrderedDict()
+        self._deposits: OrderedDict[bytes, tuple[RoutingTokens, ...]] = OrderedDict()
         self._tags: OrderedDict[tuple[bytes, bytes], bytes] = OrderedDict()
         self.pairings = 0
         """Number of tests that were computed, not cached."""
@@ -118,7 +118,7 @@ class Router:
                 self._tags.popitem(last=False)
         return tag
 
-    def _keys(self, found: bytes) -> tuple[RoutingKeys, ...]:
+    def _keys(self, found: bytes) -> tuple[RoutingTokens, ...]:
         """Return the keys in a deposit. An unreadable deposit gives none, which harms only its subscription."""
         keys = self._deposits.get(found)
         if keys is None:

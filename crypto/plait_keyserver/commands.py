@@ -16,7 +16,7 @@ import click
 
 from plait_core import Filter, FilterError, parse
 from plait_core.values import Json
-from plait_crypto import KeyInvalid, PublisherKeys, RoutingKeys, Schema, SubscriberKeys
+from plait_crypto import KeyInvalid, PublisherKeys, RoutingTokens, Schema, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups
 
 from .client import Identity, KeyClient
@@ -176,7 +176,7 @@ def _description(encoded: bytes) -> Json:
     for kind, decode in (
         ("publisher", PublisherKeys.decode),
         ("subscriber", SubscriberKeys.decode),
-        ("routing", RoutingKeys.decode),
+        ("routing", RoutingTokens.decode),
     ):
         try:
             found = decode(groups, encoded)

@@ -13,6 +13,7 @@ def check(data: bytes) -> None:
     from plait_crypto.keyserver.messages import (
         Refusal,
         RequestInvalid,
+        read_line,
         read_reply,
         read_request,
         reply_line,
@@ -20,11 +21,11 @@ def check(data: bytes) -> None:
     )
 
     try:
-        request = read_request(data)
+        request = read_request(read_line(data))
     except RequestInvalid as error:
         assert reply_line(error).endswith(b"\n")
     else:
-        assert read_request(request_line(request)) == request
+        assert read_request(read_line(request_line(request))) == request
     try:
         read_reply(data)
     except (Refusal, RequestInvalid):

@@ -27,7 +27,7 @@ def check(data: bytes) -> None:
         _schema,
         lambda rest: _publisher(changed(named("publisher keys"), rest)),
         lambda rest: _subscriber(changed(named("subscriber keys"), rest)),
-        lambda rest: _routing(changed(named("routing keys"), rest)),
+        lambda rest: _routing(changed(named("routing tokens"), rest)),
         lambda rest: _parameters(changed(named("parameters"), rest)),
     ]
     if data:
@@ -77,9 +77,9 @@ def _subscriber(data: bytes) -> None:
 
 
 def _routing(data: bytes) -> None:
-    from plait_crypto import RoutingKeys
+    from plait_crypto import RoutingTokens
 
-    _decoded(RoutingKeys, data)
+    _decoded(RoutingTokens, data)
 
 
 def _parameters(data: bytes) -> None:

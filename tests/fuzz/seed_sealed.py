@@ -53,7 +53,7 @@ def envelopes() -> Iterator[tuple[str, bytes]]:
 
 def keys() -> Iterator[tuple[str, bytes]]:
     realms = runner()._inputs["realms"]
-    for way, name in enumerate(("publisher keys", "subscriber keys", "routing keys")):
+    for way, name in enumerate(("publisher keys", "subscriber keys", "routing tokens")):
         label = name.replace(" ", "-")
         yield label, bytes((way,)) + named(name)
         yield f"{label}-head", bytes((way,)) + named(name)[:48]

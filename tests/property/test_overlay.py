@@ -153,7 +153,7 @@ FRAMES = {(event["x"], event["y"]): Publish(Confirm.NONE, encode_block(Event(eve
 
 
 def deposit_of(rng: random.Random) -> bytes:
-    """Return the routing keys of a filter; most filters have none."""
+    """Return the routing tokens of a filter; most filters have none."""
     return rng.choice((b"", b"", b"", b"one", b"two"))
 
 

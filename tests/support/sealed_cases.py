@@ -21,7 +21,7 @@ from plait_crypto import (
     PublisherKeys,
     Realm,
     Router,
-    RoutingKeys,
+    RoutingTokens,
     Schema,
     Sealer,
     SubscriberKeys,
@@ -107,8 +107,8 @@ class Runner:
                 PublisherKeys.decode(self.groups, encoded)
             case "subscriber keys":
                 SubscriberKeys.decode(self.groups, encoded)
-            case "routing keys":
-                RoutingKeys.decode(self.groups, encoded)
+            case "routing tokens":
+                RoutingTokens.decode(self.groups, encoded)
             case "deposit":
                 deposited(self.groups, encoded)
             case "parameters":

@@ -98,7 +98,7 @@ def envelopes(parameters: Parameters, master: MasterSecret) -> dict[str, Any]:
         "realm": authority.realm.digest.hex(),
         "publisher keys": publisher.encode(groups).hex(),
         "subscriber keys": reader.encode(groups).hex(),
-        "routing keys": reader.routing(groups).encode(groups).hex(),
+        "routing tokens": reader.routing(groups).encode(groups).hex(),
         "envelope": sealed.envelope.hex(),
         "opening": _short(members[0].opening or b""),
         "members": [member.envelope.hex() for member in members],

@@ -183,11 +183,11 @@ class DurableSubscription:
     """Filters before the present one with positions above the cursor, oldest first. An event in the log is judged by
     the filter that was in force when it was logged, so a change of the filter forgets nothing."""
     tested_from: int = 0
-    """Position after which tags are tested with the present routing keys. Before it, other keys were in force."""
+    """Position after which tags are tested with the present routing tokens. Before it, other keys were in force."""
     seen_us: int = 0
     """Calendar time at which a client that held it was last connected; 0 if none was since the log stores that."""
     routing: bytes = b""
-    """Routing keys that its client has deposited to test tags. The log does not store them: after a restart it gets
+    """Routing tokens that its client has deposited to test tags. The log does not store them: after a restart it gets
     more sealed events than it can read, until its client is back."""
     next_position: int = 0
     """Next position to read from the log; meaningless while it keeps up."""

@@ -16,7 +16,7 @@ from .subscription_index import SubscriptionIndex
 
 
 class SealedEvents:
-    """Joins the tests of tags with the routing keys of subscriptions, here and at other brokers."""
+    """Joins the tests of tags with the routing tokens of subscriptions, here and at other brokers."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class SealedEvents:
     def fitting(
         self, subscriptions: list[Subscription], durables: list[DurableSubscription], verdict: TagVerdict
     ) -> tuple[list[Subscription], list[DurableSubscription]]:
-        """Return the subscriptions whose routing keys fit, and those without keys."""
+        """Return the subscriptions whose routing tokens fit, and those without keys."""
         return self._index.fitting(subscriptions, verdict), self._index.fitting(durables, verdict)
 
     def _keys_of_interest(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing keys of all subscriptions whose filters match the unencrypted attributes."""
+        """Return the routing tokens of all subscriptions whose filters match the unencrypted attributes."""
         return self._index.asking(frame) + self._remote_interest.asking(frame)

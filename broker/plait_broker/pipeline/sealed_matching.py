@@ -1,4 +1,4 @@
-"""Sealed events are routed by their tags: a subscription with routing keys gets an event only if its keys fit the tags.
+"""Sealed events are routed by their tags: a subscription with routing tokens gets an event only if they fit the tags.
 
 This is a part of the step *match*, after the filters have matched the attributes that are not encrypted. A test takes a
 pairing for each credential, so it runs outside the loop, as an output. Meanwhile the event waits, and with it the later

@@ -39,7 +39,7 @@ class SubscriptionIndex:
         """Number of changes of `system`."""
         self._parties: dict[int, Subscription | DurableSubscription] = {}
         self.deposits: dict[int, bytes] = {}
-        """By number, the routing keys that a subscription's client has deposited."""
+        """By number, the routing tokens that a subscription's client has deposited."""
         self._deposits_bytes = 0
         self._advertised = new_index()
         self._advertisements: dict[int, ClientAdvertisement] = {}
@@ -96,7 +96,7 @@ class SubscriptionIndex:
             self._set_matching(self._advertisements[number], True)
 
     def change(self, party: Subscription | DurableSubscription, filter: Filter, routing: bytes) -> None:
-        """Replace the filter and the routing keys of a subscription, between two events."""
+        """Replace the filter and the routing tokens of a subscription, between two events."""
         self._delete(party)
         party.filter, party.routing = filter, routing
         self.add(party)
@@ -129,11 +129,11 @@ class SubscriptionIndex:
             party.awaited.discard(token)
 
     def asking(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing keys of the subscriptions whose filters match a sealed event."""
+        """Return the routing tokens of the subscriptions whose filters match a sealed event."""
         return [self.deposits[number] for number in self._index.match_frame(frame) if number in self.deposits]
 
     def fitting(self, parties: list[P], verdict: TagVerdict) -> list[P]:
-        """Return the subscriptions whose routing keys fit a sealed event's tags, and those without keys."""
+        """Return the subscriptions whose routing tokens fit a sealed event's tags, and those without keys."""
         deposits = self.deposits
         return [each for each in parties if each.number not in deposits or verdict(deposits[each.number])]
 

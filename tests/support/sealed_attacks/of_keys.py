@@ -6,7 +6,7 @@ import json
 from struct import pack
 from typing import Any
 
-from plait_crypto import RoutingKeys, SubscriberKeys, deposit
+from plait_crypto import RoutingTokens, SubscriberKeys, deposit
 from plait_crypto.hazmat.parameters import PARAMETERS_BYTES
 from plait_crypto.keys import SubscriberBox
 
@@ -15,7 +15,7 @@ from .scene import SCHEMAS, Scene
 from .writer import Cases, Step, decoding
 
 INVALID = "KeyInvalid"
-KINDS = {"publisher keys": 1, "subscriber keys": 2, "routing keys": 3}
+KINDS = {"publisher keys": 1, "subscriber keys": 2, "routing tokens": 3}
 HEAD = 48
 """Bytes of the head of encoded keys: version, kind, realm, epoch, owner, boxes, rows."""
 
@@ -28,7 +28,7 @@ def keys(scene: Scene) -> Cases:
     good = {
         "publisher keys": scene.inputs.put("publisher keys", scene.publisher_keys("level == 1").encode(groups)),
         "subscriber keys": scene.inputs.put("subscriber keys", issued.encode(groups)),
-        "routing keys": scene.inputs.put("routing keys", issued.routing(groups).encode(groups)),
+        "routing tokens": scene.inputs.put("routing tokens", issued.routing(groups).encode(groups)),
     }
     for what, encoded in good.items():
 
@@ -60,7 +60,7 @@ def keys(scene: Scene) -> Cases:
                     + point
                     + encoded[_after(encoded, first, what) :],
                 )
-        if what != "routing keys":
+        if what != "routing tokens":
             entry = first + 2
             refused("credential", "place 128", encoded[:entry] + pack(">H", 128) + encoded[entry + 2 :])
             refused("credential", "a label of 65,535 bytes", encoded[: entry + 2] + b"\xff\xff" + encoded[entry + 4 :])
@@ -92,7 +92,7 @@ def keys(scene: Scene) -> Cases:
 
 def deposits(scene: Scene) -> Cases:
     """Return cases of deposits, and of what a broker finds with them."""
-    cases = Cases(scene.inputs, "Deposits of routing keys at brokers, and the tests of tags with them.")
+    cases = Cases(scene.inputs, "Deposits of routing tokens at brokers, and the tests of tags with them.")
     groups = scene.groups
     opened = scene.session.opening
 
@@ -264,8 +264,8 @@ def _schemas(cases: Cases) -> None:
 
 
 def _entry(encoded: bytes, first: int, what: str) -> bytes:
-    """Return place and label of the first credential; nothing for routing keys."""
-    if what == "routing keys":
+    """Return place and label of the first credential; nothing for routing tokens."""
+    if what == "routing tokens":
         return b""
     size = int.from_bytes(encoded[first + 4 : first + 6], "big")
     return encoded[first + 2 : first + 6 + size]
@@ -286,6 +286,6 @@ def _framed(data: bytes) -> bytes:
 
 def _renamed(scene: Scene, found: bytes) -> bytes:
     """Return a deposit under the name of the first realm, with one row of two removed."""
-    decoded = RoutingKeys.decode(scene.groups, found[4:])
+    decoded = RoutingTokens.decode(scene.groups, found[4:])
     boxes = tuple(box[:1] for box in decoded.boxes)
-    return _framed(RoutingKeys(scene.realm().digest, 0, boxes).encode(scene.groups))
+    return _framed(RoutingTokens(scene.realm().digest, 0, boxes).encode(scene.groups))

@@ -15,7 +15,7 @@ from plait_crypto import (
     Keyring,
     Numbers,
     PublisherKeys,
-    RoutingKeys,
+    RoutingTokens,
     Schema,
     SealInvalid,
     SubscriberKeys,
@@ -107,7 +107,7 @@ def test_keys_survive_their_encoding_and_still_work(world: World) -> None:
     keys = world.keys(FILTER)
     ring = Keyring(world.realm)
     ring.add(SubscriberKeys.decode(groups, keys.encode(groups)))
-    routing = RoutingKeys.decode(groups, keys.routing(groups).encode(groups))
+    routing = RoutingTokens.decode(groups, keys.routing(groups).encode(groups))
     assert routing.encode(groups) == keys.routing(groups).encode(groups)
     sealed = world.seal(publisher, {"area": 99, "location": "Paris"})
     assert world.open(ring, sealed).grant == 1
@@ -127,7 +127,7 @@ def test_every_broken_encoding_is_one_error(world: World) -> None:
     groups, keys = world.groups, world.keys("area == 3")
     decoders = [
         (SubscriberKeys.decode, keys.encode(groups)),
-        (RoutingKeys.decode, keys.routing(groups).encode(groups)),
+        (RoutingTokens.decode, keys.routing(groups).encode(groups)),
         (PublisherKeys.decode, world.publisher("area == 3")._keys[0].encode(groups)),
     ]
     rng = Random(4)

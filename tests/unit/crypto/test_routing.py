@@ -16,7 +16,7 @@ from plait_crypto import (
     Keyring,
     PayloadSealer,
     Router,
-    RoutingKeys,
+    RoutingTokens,
     SealInvalid,
     SessionSealer,
     SubscriberKeys,
@@ -116,7 +116,7 @@ def test_keys_of_another_epoch_realm_or_shape_decide_nothing(world: World) -> No
     router, now = Router(world.groups), opening(world, area=3, location="Paris")
     other = World.of(quotes())
     assert router.test(now, deposits(other, "side == 'buy'")) == [UNDECIDED]
-    claimed = RoutingKeys(world.realm.digest, 0, other.keys("side == 'buy'").routing(world.groups).boxes)
+    claimed = RoutingTokens(world.realm.digest, 0, other.keys("side == 'buy'").routing(world.groups).boxes)
     assert router.test(now, [deposit(world.groups, [claimed])]) == [UNDECIDED]
     (today,) = deposits(world, "area == 5")
     assert router.test(now, [today]) == [OTHER]

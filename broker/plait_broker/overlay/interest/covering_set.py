@@ -1,8 +1,8 @@
 """The filters that a broker announces to others for its clients: those that no other of its filters covers.
 
 An event that matches a covered filter also matches the covering one, so other brokers do not need the covered one. When
-a covering filter is removed, the filters that it alone covered are announced first. A filter with routing keys matches
-fewer events than its text: it covers only filters with the same routing keys.
+a covering filter is removed, the filters that it alone covered are announced first. A filter with routing tokens
+matches fewer events than its text: it covers only filters with the same ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CoveringSet:
         }
 
     def deposit(self, number: int) -> bytes:
-        """Return the routing keys of a filter, or b"" if it has none."""
+        """Return the routing tokens of a filter, or b"" if it has none."""
         return self._deposits.get(number, b"")
 
     def coverer(self, number: int) -> int:
@@ -55,7 +55,7 @@ class CoveringSet:
 
     def add(self, number: int, filter: Filter, deposit: bytes = b"") -> tuple[list[int], list[int]]:
         """Add a filter, or replace the one with this number. Return the filters to export, and those that are exported
-        no longer. A filter in both is exported with another text or other routing keys."""
+        no longer. A filter in both is exported with another text or other routing tokens."""
         if number not in self._filters:
             return self._add(number, filter, deposit)
         exposed, hidden = self.remove(number)

@@ -31,7 +31,7 @@ CHANGES_MAX: Final = 64
 """Unacked changes of one broker. Beyond it, one update of all filters replaces them."""
 
 WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
-"""Bytes of filters and routing keys in one update. The rest of a frame is room for numbers."""
+"""Bytes of filters and routing tokens in one update. The rest of a frame is room for numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FilterChange:
     more: bool = False
     """Whether further parts of the whole table follow."""
     routing: tuple[bytes, ...] = ()
-    """The routing keys of each filter; () when no filter has any."""
+    """The routing tokens of each filter; () when no filter has any."""
     within_us: tuple[int, ...] = ()
     """The delay bound of each filter; () when no filter has one."""
 

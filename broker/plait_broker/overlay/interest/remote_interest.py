@@ -51,7 +51,7 @@ class RemoteInterest:
         self.home_of: dict[int, int] = {}
         self._handles = 0
         self.deposits: dict[int, bytes] = {}
-        """By handle, the routing keys of a filter."""
+        """By handle, the routing tokens of a filter."""
         self._deposits_bytes = 0
         self.changes = 0
         """Counts changes of all interest."""
@@ -111,7 +111,7 @@ class RemoteInterest:
         return {source: filters for source, filters in meeting.items() if filters}
 
     def asking(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing keys of the filters that match a sealed event."""
+        """Return the routing tokens of the filters that match a sealed event."""
         return [self.deposits[handle] for handle in self._index.match_frame(frame) if handle in self.deposits]
 
     def match(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
@@ -161,7 +161,7 @@ class RemoteInterest:
         home.stale.clear()
 
     def _add(self, source: int, home: HomeInterest, number: int, filter: Filter, deposit: bytes) -> None:
-        """Add a filter. Routing keys beyond the bound are dropped, so that broker may get more events than needed."""
+        """Add a filter. Routing tokens beyond the bound are dropped, so that broker may get more events than needed."""
         self._drop(home, number)
         self._handles += 1
         self.system_revision += filter.system

@@ -130,7 +130,7 @@ class InterestUpdate(Body):
     more: bool = False
     """Whether more parts of all filters follow. The filters before hold until the last part."""
     routing: Annotated[tuple[Deposit, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
-    """For each filter, the routing keys that test the tags of sealed events; () when no filter has any."""
+    """For each filter, the routing tokens that test the tags of sealed events; () when no filter has any."""
     within_us: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
     """For each filter, the delay bound of its subscription, 0 for none; () when no filter has one. Reserved."""
 

@@ -162,7 +162,7 @@ class Subscribe(ControlFrame):
     start: Start = Start.NEW
     start_at: U64 = 0
     routing: Deposit = b""
-    """Routing keys for sealed events. The broker tests tags with them, and `filter` on the clear attributes."""
+    """Routing tokens for sealed events. The broker tests tags with them, and `filter` on the clear attributes."""
 
 
 @control(0x23)
