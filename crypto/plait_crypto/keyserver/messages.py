@@ -96,7 +96,7 @@ def read_line(line: bytes) -> Json:
         given = json.loads(line)
     except (ValueError, RecursionError):
         raise RequestInvalid("a request that is not JSON") from None
-    if not isinstance(given, dict) or given.get("v") != VERSION:
+    if not isinstance(given, dict) or type(given.get("v")) is not int or given["v"] != VERSION:
         raise RequestInvalid("a request of another version", hint=f"this is version {VERSION}")
     if given.get("ask") not in ASKS:
         raise RequestInvalid("an unknown request", hint="realm, keys or enrol")

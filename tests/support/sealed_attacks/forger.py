@@ -52,6 +52,7 @@ class Forger:
         signer: tuple[int, bytes] | None = None,
         pairs: Sequence[PublisherPair] | None = None,
         exponents: Sequence[int] | None = None,
+        surplus: int = 0,
         change_capsule: Bytes = same,
         change_message: Bytes = same,
         change_signature: Bytes = same,
@@ -64,7 +65,7 @@ class Forger:
         paths = schema.paths(attributes, slot)
         head = Head(kind, name or self.realm.short_name, epoch, slot, publisher or self.keys.publisher, sequence)
         rows = identities or self.realm.sealed_for(epoch, paths)
-        capsule, self.secret = self._capsule(rows, head.encode(), exponents, change_capsule)
+        capsule, self.secret = self._capsule(rows, head.encode(), exponents, surplus, change_capsule)
         sent = digest(
             b"sent", head.encode(), shape_text(capsule.shape), capsule.encoded, bound_digest(dict(clear), bound)
         )
@@ -91,7 +92,12 @@ class Forger:
         return [next((each for each in row if labels[each[0].place] == each[0].label), row[0]) for row, labels in rows]
 
     def _capsule(
-        self, rows: Sequence[Sequence[bytes]], header: bytes, exponents: Sequence[int] | None, change: Bytes
+        self,
+        rows: Sequence[Sequence[bytes]],
+        header: bytes,
+        exponents: Sequence[int] | None,
+        surplus: int,
+        change: Bytes,
     ) -> tuple[Capsule, bytes]:
         """Encapsulate like `Scheme.encapsulate`, with other exponents or changed parts. The secret fits the result."""
         scheme, groups = self.scheme, self.realm.parameters.groups
@@ -99,7 +105,7 @@ class Forger:
         context = scheme._context(header)
         used = exponents or scheme._exponents(seed, context, len(rows))
         made = [part for identities, b_i in zip(rows, used, strict=True) for part in scheme._row(identities, b_i)]
-        total = columns(sum(used) % groups.order)
+        total = columns((sum(used) + surplus) % groups.order)
         mask = scheme._mask(groups.gt.encode(scheme._e.power(total)), context)
         masked = bytes(a ^ b for a, b in zip(seed, mask, strict=True))
         encoded = change(b"".join([groups.g1.encode(scheme._h.power(total)), masked, *made]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from plait_core.sealed_opening import SEALED_HEAD
-from plait_crypto.envelope import OPENING
+from plait_crypto.envelope import EVENT, OPENING
 from plait_crypto.plaintext import Plaintext
 
 from .forger import NOON_US, Session
@@ -42,6 +42,7 @@ def sessions(scene: Scene) -> Cases:
     )
     forged("terms", "until the end of time", Session(forger, BASE, until_us=2**64 - 1))
     forged("terms", "it ended more than an overlap ago", Session(forger, BASE, until_us=NOON_US - HOUR_US - 1))
+    forged("terms", "an event with the terms of a session", Session(forger, BASE, kind=EVENT))
     other = scene.publisher("true", publisher=8)
     paths = scene.realm().schema.paths(BASE, 0)
     forged("terms", "signed by another publisher", Session(forger, BASE, pairs=other.pairs(0, paths)))
@@ -94,6 +95,12 @@ def sessions(scene: Scene) -> Cases:
     cases.reader("clear attributes", "an attribute more", NO, start, opening(first, {"more": 1}))
     cases.reader("bound data", "other bound data", NO, start, opening(first, None, b"bound"))
 
+    place = 104 + 63
+    resigned = second[:place] + bytes((second[place] ^ 1,)) + second[place + 1 :]
+    cases.reader(
+        "flipped", "root's signature, after a member of the batch", NO, start, opening(first), opening(resigned)
+    )
+
     # a reader writes: it has the session's key, not the publisher's
     own = Ed25519PrivateKey.from_private_bytes(bytes(32))
     refused("a reader writes", "signed by another key", session.members([BASE], 10, signing=own)[0])
@@ -121,6 +128,7 @@ def sessions(scene: Scene) -> Cases:
         "one bit of the signed batch changed",
         session.members([BASE], 10, change_message=lambda m: m[:-1] + bytes((m[-1] ^ 1,)))[0],
     )
+    refused("a publisher lies", "a batch of 65", session.members([BASE] * 65, 10)[0])
     plain = Plaintext(BASE, b"payload").encode()
     refused("a publisher lies", "padding that is not zero", session.members([BASE], 10, contents=plain[:-1] + b"\1")[0])
     refused("a publisher lies", "no padding", session.members([BASE], 10, contents=plain.rstrip(b"\0"))[0])

@@ -281,6 +281,7 @@ def contents(scene: Scene) -> Cases:
         "exponents whose sum is 1": [order - 5, 6],
     }.items():
         refused("capsule", comment, seal(BASE, exponents=exponents))
+    refused("capsule", "CT2 and the mask with a surplus, all rows true", seal(BASE, surplus=5))
     for name in ("CT2", "first CT_i", "first row's whole part", "second row's whole part", "masked seed"):
         refused("capsule", f"{name} of another event, before sealing", seal(BASE, change_capsule=_with(scene, name)))
     return cases

@@ -47,6 +47,11 @@ def keys(scene: Scene) -> Cases:
             refused("head", f"{boxes} boxes", encoded[:46] + bytes((boxes,)) + encoded[47:])
         for rows in (0, 3, 17):
             refused("head", f"{rows} rows", encoded[:47] + bytes((rows,)) + encoded[48:])
+        refused("head", "0 boxes, and nothing else", encoded[:46] + b"\0\2")
+        if what != "subscriber keys":
+            refused("head", "65 boxes of empty rows", encoded[:46] + b"\x41\2" + bytes(65 * 2 * 2))
+            refused("head", "17 empty rows", encoded[:46] + b"\1\x11" + bytes(17 * 2))
+            refused("head", "0 rows, and nothing else", encoded[:46] + b"\1\0")
         if what != "publisher keys":
             refused("head", "an owner", encoded[:45] + b"\1" + encoded[46:])
         refused("count", "65,535 entries in the first row", encoded[:first] + b"\xff\xff" + encoded[first + 2 :])
