@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, Unpack
 
 from plait_core import EventInvalid
@@ -30,8 +30,14 @@ from .subscription import Subscription
 
 REPLY_TO: Final = "reply-to"
 REQUEST: Final = "request"
+ANSWERS: Final = "answers"
+"""Sealed header of a sealed reply: the token of the requester. Brokers route by its copy in the clear."""
+
 FAILED: Final = "failed"
 """Header of a reply: the type and text of the exception that the responder raised."""
+
+OPENING_MAX: Final = 8
+"""Replies to one sealed request that are opened at a time. Brokers can send any number of forged ones."""
 
 REQUESTS_MAX: Final = 10_000
 """Requests of one client that wait for a reply."""
@@ -55,8 +61,6 @@ class ReplyInbox:
         self._client = client
         self._token = secrets.token_urlsafe(24)
         self._waiting: dict[str, _Request] = {}
-        self._opening_replies: set[asyncio.Task[None]] = set()
-        self._count = 0
         self._subscription: Subscription[Event] | None = None
         self._opening = asyncio.Lock()
 
@@ -66,8 +70,7 @@ class ReplyInbox:
         """Publish a request and return the first reply. With `unseal`, only a sealed reply counts."""
         if len(self._waiting) >= REQUESTS_MAX:
             raise BufferFull(f"{REQUESTS_MAX} requests wait for a reply")
-        self._count += 1
-        name = str(self._count)
+        name = secrets.token_hex(8)  # who has read one request cannot answer another
         future: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
         self._waiting[name] = _Request(future, unseal)
         try:
@@ -80,7 +83,11 @@ class ReplyInbox:
         except TimeoutError:
             raise Timeout(f"no reply within {timeout:g} s", hint="is anyone subscribed to the request?") from None
         finally:
-            del self._waiting[name]
+            running = self._waiting.pop(name).opening
+            for opening in running:
+                opening.cancel()
+            if running:
+                await asyncio.wait(list(running))
 
     def end(self) -> None:
         """Fail all open requests: the client is closed."""
@@ -88,8 +95,6 @@ class ReplyInbox:
             if not request.future.done():
                 request.future.set_exception(Closed("the client was closed before a reply came"))
                 request.future.exception()
-        for opening in self._opening_replies:
-            opening.cancel()
 
     async def _open(self) -> None:
         async with self._opening:
@@ -105,9 +110,11 @@ class ReplyInbox:
         if request.unseal is None:
             _settle(request, reply)
             return
+        if len(request.opening) >= OPENING_MAX:
+            return
         opening = asyncio.get_running_loop().create_task(self._open_reply(request, reply, number))
-        self._opening_replies.add(opening)
-        opening.add_done_callback(self._opening_replies.discard)
+        request.opening.add(opening)
+        opening.add_done_callback(request.opening.discard)
 
     async def _open_reply(self, request: _Request, reply: Event, number: str) -> None:
         """Open a reply. One that does not open, or was sealed for another request, is ignored."""
@@ -120,7 +127,7 @@ class ReplyInbox:
             logger.warning("a reply does not open: %s", error.why)
             return
         told = opened.headers
-        if not request.future.done() and (told.get(REQUEST), told.get(REPLY_TO)) == (number, self._token):
+        if not request.future.done() and (told.get(REQUEST), told.get(ANSWERS)) == (number, self._token):
             _settle(request, opened)
 
 
@@ -128,6 +135,7 @@ class ReplyInbox:
 class _Request:
     future: asyncio.Future[Event]
     unseal: Unsealing | None
+    opening: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 def _settle(request: _Request, reply: Event) -> None:
@@ -171,5 +179,5 @@ async def _publish_to(
     named = {REQUEST: given.get(REQUEST, ""), **headers}
     options: PublishOptions = {"headers": named, "priority": request.priority}
     if seal is not None:
-        options |= {"seal": seal, "headers": {**named, REPLY_TO: given[REPLY_TO]}}
+        options |= {"seal": seal, "headers": {**named, ANSWERS: given[REPLY_TO]}}
     await client.publish({**parts, REPLY: given[REPLY_TO]}, payload, **options)

@@ -124,10 +124,12 @@ class Reader:
             raise ArgumentInvalid(f"deposit={deposit!r:.80}", hint=" or ".join(f'"{each}"' for each in DEPOSITS))
         self._deposit: DepositKind = deposit
         self._holes = SessionHoles()
-        self._durable = bool(durable)
+        self.durable = bool(durable)
+        """Whether brokers expect an acknowledgement of each event, and the ring keeps a record of them."""
         self._unsettled: dict[EventId, tuple[bytes, int]] = {}
         """Of a durable subscription, the events that were opened and are not acknowledged yet."""
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
+        self._opening: set[asyncio.Future[Opened]] = set()
         self._declined: dict[EventId, Opened] = {}
         self.change(filter)
         _ = self.deposit  # raises SealInvalid here rather than when the keys change
@@ -168,6 +170,8 @@ class Reader:
         """Start to open an event that was taken."""
         opening: asyncio.Future[Opened] = asyncio.ensure_future(self._open(event))
         opening.add_done_callback(_noticed)
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
         self._unfinished.append((event, opening))
 
     async def finish(self) -> tuple[Event, UnsealedEvent | str]:
@@ -184,10 +188,12 @@ class Reader:
 
             if not isinstance(error, Unopenable):
                 raise
+            if error.place is not None:
+                self._saw(*error.place)
             return event, "" if error.why == "not_covered" else error.why
-        if self._reads_all and opened.session:  # else brokers leave out events of a session, and nobody can tell
-            self._holes.saw(opened.session, opened.number, asyncio.get_running_loop().time())
-        if self._durable:
+        if opened.session:
+            self._saw(opened.session, opened.number)
+        if self.durable:
             self._unsettled[event.id] = opened.session, opened.number
         if not self._filter.matches(opened.attributes):
             return event, ""
@@ -195,13 +201,15 @@ class Reader:
 
     def settle(self, event: Event) -> None:
         """Record that an event is acknowledged: it is a replay if it comes again, in a later process too."""
-        if (seen := self._unsettled.pop(event.id, None)) is not None:
+        if (seen := self._unsettled.get(event.id)) is not None:
             self._ring.settle(*seen)
+            del self._unsettled[event.id]
 
     def settle_up_to(self, event: Event) -> None:
         """Record that an event and all that were opened before it are acknowledged."""
         for id in list(self._unsettled) if event.id in self._unsettled else ():
-            self._ring.settle(*self._unsettled.pop(id))
+            self._ring.settle(*self._unsettled[id])
+            del self._unsettled[id]
             if id == event.id:
                 return
 
@@ -212,17 +220,28 @@ class Reader:
 
     def decline(self, event: Event) -> None:
         """Keep the opened form of an event that will be delivered again."""
-        if isinstance(event, UnsealedEvent) and len(self._declined) < DECLINED_MAX:
+        if not isinstance(event, UnsealedEvent):
+            return
+        if len(self._declined) < DECLINED_MAX:
             self._declined[event.id] = event.opened
+        elif event.opened.session:
+            self._ring.forget_event(event.opened.session, event.opened.number)
 
     def cancel(self) -> list[asyncio.Future[Opened]]:
         """Cancel all opening: the subscription has ended. Return what is still running."""
-        running = [opening for _, opening in self._unfinished]
+        running = list(self._opening)
         for opening in running:
             opening.cancel()
         self._unfinished.clear()
         self._declined.clear()
+        for seen in self._unsettled.values():  # the broker delivers them again, perhaps to this ring
+            self._ring.forget_event(*seen)
+        self._unsettled.clear()
         return running
+
+    def _saw(self, session: bytes, number: int) -> None:
+        if self._reads_all:  # else brokers leave out events of a session, and nobody can tell
+            self._holes.saw(session, number, asyncio.get_running_loop().time())
 
     async def _open(self, event: Event) -> Opened:
         if (opened := self._declined.pop(event.id, None)) is not None:
@@ -277,7 +296,10 @@ class UnsealedEvent(Event):
 
     @property
     def lifetime_left(self) -> float | None:
-        """Seconds of the sealed lifetime that were left on arrival, or None without a limit."""
+        """Seconds of the sealed lifetime that were left on arrival, or None without a limit.
+
+        The delay is what brokers measured. The reader refuses an event whose sealed lifetime is over by the clock.
+        """
         lifetime_us = self.opened.metadata.lifetime_us
         return (lifetime_us - self._arrival[0].delay_us) / 1_000_000 if lifetime_us else None
 

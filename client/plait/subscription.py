@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+from plait_core import PlaitError
 from plait_core.wire.frame_types.session_frames import CONFIRM, DURABLE
 
 from .driver import Driver, logger
@@ -27,6 +28,9 @@ from .protocol.subscription_state import Arrival, Phase, SubscriptionState, Subs
 from .sealing import Reader, UnsealedEvent
 
 T = TypeVar("T")
+
+HOLES_LOOK_S: Final = 0.1
+"""Least time between two looks for events of sessions that are missing."""
 
 _EXPECTS_ACK: Final = CONFIRM | DURABLE
 """Flags of a delivery that the broker expects an ack for."""
@@ -308,7 +312,12 @@ class Subscription(Generic[T]):
         """Send new routing tokens to the broker, and the filter with their realms: the ring's keys have changed."""
         if self._unseal is not None and self._state.open and not self._driver.session.ended:
             unseal = self._unseal
-            self._driver.session.desired.update_routing(self._state, unseal.deposit, unseal.routed)
+            try:
+                deposit = unseal.deposit
+            except PlaitError as error:
+                logger.warning("no tokens for brokers, which send more events than match: %s", error)
+                deposit = b""
+            self._driver.session.desired.update_routing(self._state, deposit, unseal.routed)
             self._driver.pump()
 
     def _hold(self, event: Event) -> None:
@@ -359,6 +368,8 @@ class Subscription(Generic[T]):
             if reader.holes.next_at is not None:
                 self._watch_holes(reader)
             if not isinstance(found, str):
+                if reader.durable and not found._arrival[1] & _EXPECTS_ACK:
+                    reader.settle(found)  # a broker that says that it expects no ack cannot switch the record off
                 return found
             if found:
                 self._state.record_unusable(event._arrival[0], found)
@@ -369,7 +380,8 @@ class Subscription(Generic[T]):
     def _watch_holes(self, reader: Reader) -> None:
         """Report events of sessions that have been missing for too long, and look again when the next may be."""
         now = self._driver.loop.time()
-        if (missing := reader.holes.overdue(now)) and self._state.open:
+        missing = 0 if self._queue else reader.holes.overdue(now)  # what is missing may be in the queue
+        if missing and self._state.open:
             self._state.record_gap(Gap("missing", missing), counted=False)
             self._wake()
         at = reader.holes.next_at
@@ -377,7 +389,7 @@ class Subscription(Generic[T]):
             self._hole_timer.cancel()
         self._hole_timer = None
         if at is not None and self._state.open:
-            self._hole_timer = self._driver.loop.call_at(at, self._watch_holes, reader)
+            self._hole_timer = self._driver.loop.call_at(max(at, now + HOLES_LOOK_S), self._watch_holes, reader)
 
     @property
     def unsealing(self) -> Reader | None:

@@ -54,7 +54,9 @@ class KeyInvalid(SealError):
 class Unopenable(SealError):
     """A sealed event that does not open: not for these keys, not whole, not authentic, or not in its time."""
 
-    def __init__(self, why: UnopenableReason = "not_authentic") -> None:
+    def __init__(self, why: UnopenableReason = "not_authentic", place: tuple[bytes, int] | None = None) -> None:
         super().__init__("a sealed event that does not open here")
         self.args = ()
         self.why: UnopenableReason = why
+        self.place = place
+        """Session and number of an authentic event, which is `expired` or `replayed`."""

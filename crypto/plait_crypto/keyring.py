@@ -18,13 +18,13 @@ from plait_core.limits import DUPLICATE_WINDOW
 from plait_core.values import check_attributes
 
 from .attributes.credentials import Credential
-from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, SESSION_BYTES, Envelope, Member, kind_of, shape_text
+from .envelope import EVENT, GRANT_BYTES, MEMBER, OPENING, Envelope, Member, kind_of, shape_text
 from .errors import KeyInvalid, SealInvalid, Unopenable
 from .hazmat import Rejected, Scheme, SignatureInvalid, SubscriberPart
 from .hazmat.hashing import derive, digest
 from .hazmat.prepared import CREDENTIALS_KEPT
 from .keys import SubscriberBox, SubscriberKeys
-from .limits import EPOCH_KEYS_MAX
+from .limits import EPOCH_KEYS_MAX, SESSION_EVENTS_MAX
 from .plaintext import Opened, Plaintext, bound_digest
 from .realm import Realm
 from .routing import DepositKind, deposit
@@ -32,7 +32,10 @@ from .sealing import KEY_BYTES, NONCE, body_digest, signed_message
 from .session_readers import OpenSessions
 
 PUBLISHERS_MAX: Final = 65_536
-"""Sessions, and publishers of single events, whose numbers are remembered."""
+"""Publishers of events with keys of their own, whose sequence numbers are remembered."""
+
+SESSIONS_SEEN_MAX: Final = 16_384
+"""Sessions whose numbers are remembered: 8 KB each at the most, and some bytes for a session of few events."""
 
 CLOCKS_DIFFER_US: Final = 5_000_000
 """Microseconds by which the clocks of publisher and reader may differ before an event counts as expired."""
@@ -48,6 +51,8 @@ class Keyring:
         self._scheme = Scheme(realm.parameters, credentials_kept)
         self._keys: list[SubscriberKeys] = []
         self._seen = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
+        self._numbers = DuplicateWindow(SESSION_EVENTS_MAX, SESSIONS_SEEN_MAX)
+        """Numbers seen of each session. A window holds a whole session, so none is refused for being old."""
         self._sessions = OpenSessions(realm)
         self.since_us = since_us
         """Events that were published earlier are refused as replays."""
@@ -110,23 +115,28 @@ class Keyring:
         else:
             raise Unopenable
         self._check_time(opened, now_us)
-        if self._seen.see(*_identity(opened)) in (Sighting.DUPLICATE, Sighting.STALE):
-            raise Unopenable("replayed")
+        seen = self._numbers if opened.session else self._seen
+        if seen.see(*_identity(opened)) in (Sighting.DUPLICATE, Sighting.STALE):
+            raise Unopenable("replayed", _place(opened))
         return opened
+
+    def forget_event(self, session: bytes, number: int) -> None:
+        """Let an event of a session be opened again: its reader did not acknowledge it."""
+        self._numbers.forget(_source(session), number)
 
     def remember(self, seen: Iterable[tuple[bytes, int]]) -> None:
         """Take the record of all events that earlier processes have seen. Those are replays, and no others."""
         for session, number in seen:
-            self._seen.see(_source(session), number)
+            self._numbers.see(_source(session), number)
         self.since_us = 0
 
     def _check_time(self, opened: Opened, now_us: int) -> None:
         """Refuse an event whose lifetime is over, or that a ring without a record may have seen in an earlier life."""
         told = opened.metadata
         if told.lifetime_us and now_us > told.published_us + told.lifetime_us + CLOCKS_DIFFER_US:
-            raise Unopenable("expired")
+            raise Unopenable("expired", _place(opened))
         if told.published_us < self.since_us:
-            raise Unopenable("replayed")
+            raise Unopenable("replayed", _place(opened))
 
     def begin(self, opening: bytes, *, now_us: int, randomness: Randomness) -> None:
         """Open a session, so that its events open from now on; raise Unopenable if it does not open. Idempotent."""
@@ -252,6 +262,9 @@ def _identity(opened: Opened) -> tuple[int, int]:
     return (_source(opened.session), opened.number) if opened.session else (opened.publisher, opened.sequence)
 
 
+def _place(opened: Opened) -> tuple[bytes, int] | None:
+    return (opened.session, opened.number) if opened.session else None
+
+
 def _source(session: bytes) -> int:
-    """Return the number of a session: above all publisher ids, which have 64 bits."""
-    return int.from_bytes(session, "big") | 1 << 8 * SESSION_BYTES
+    return int.from_bytes(session, "big")

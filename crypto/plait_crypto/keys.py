@@ -9,9 +9,9 @@ keys for brokers: they test for matches, and open nothing.
     coarse tokens: 0, or 1 and for each row count, tokens...
     routing tokens: row = count, tokens...
 
-Routing tokens name no places. Random points fill all rows of a box to one power of two, so that they tell neither how
-many credentials a row needs nor which attributes are constrained. The points are derived from the keys: they stay the
-same until those change.
+Routing tokens name no places. Random points fill all rows of a box to one power of two, so that one deposit tells
+neither how many credentials a row needs nor which attributes are constrained. The points are derived from the keys and
+stay the same until those change. Keys that are issued again for the same filter have other points, and the same tokens.
 """
 
 from __future__ import annotations

@@ -65,7 +65,9 @@ class OpenSessions:
         key, until_us, events_max = TERMS.unpack(opened.payload)
         epochs = self._realm.schema.epochs
         longest_us = SESSION_US_MAX + 2 * epochs.overlap_us
-        if events_max > SESSION_EVENTS_MAX or not 0 <= until_us - now_us + epochs.overlap_us <= longest_us:
+        if until_us + epochs.overlap_us < now_us:
+            raise Unopenable("stale_epoch")
+        if events_max > SESSION_EVENTS_MAX or until_us - now_us + epochs.overlap_us > longest_us:
             raise Unopenable
         name = session_name(opening)
         leaves = self._realm.schema.leaves(opened.attributes)

@@ -23,7 +23,7 @@ from plait_core import Attributes, Randomness
 
 from . import merkle
 from .envelope import OPENING, SESSION_BYTES, Member, MemberHead
-from .errors import SealInvalid
+from .errors import SealError, SealInvalid
 from .hazmat.hashing import derive, digest
 from .limits import BATCH_MAX, SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_SEALED_MAX
 from .plaintext import Plaintext, bound_digest
@@ -103,11 +103,16 @@ class SessionSealer:
         """Seal events in their order. Those of one session are signed together, at most BATCH_MAX."""
         sealed: dict[int, SealedMember] = {}
         touched: dict[bytes, _Session] = {}
-        for place, draft in enumerate(drafts):
-            session = self._encrypt(place, draft, now_us, randomness)
-            touched[session.name] = session
-            if len(session.waiting) == BATCH_MAX:
-                sealed.update(_sign(session))
+        try:
+            for place, draft in enumerate(drafts):
+                session = self._encrypt(place, draft, now_us, randomness)
+                touched[session.name] = session
+                if len(session.waiting) == BATCH_MAX:
+                    sealed.update(_sign(session))
+        except SealError:
+            for session in touched.values():
+                session.waiting.clear()  # a later batch must not have the events of this one
+            raise
         for session in touched.values():
             if session.waiting:
                 sealed.update(_sign(session))

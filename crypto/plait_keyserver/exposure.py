@@ -58,7 +58,13 @@ def exposures(
         else:
             tokens = f"{points} point{'s' * (points > 1)}, tokens among them" if points else "points for wider values"
             yield Exposure(name, BROKER, f"{tokens}: how often they match, so how wide the condition may be", size)
-            yield Exposure(name, MEMBER, "the same, and which points are tokens of that member's own credentials", size)
+            wide = "the condition, by trying values" if deposit == "exact" else "a wider condition, by trying values"
+            yield Exposure(
+                name,
+                MEMBER,
+                f"{wide}: members can compute which token a credential has",
+                _allowed(tree, conditions, size),
+            )
         yield Exposure(name, OBSERVER, f"with TLS, {_TRAFFIC}; without, what the broker can tell", size)
 
 
@@ -75,10 +81,19 @@ def _values(tree: Tree) -> int | None:
 
 
 def _allowed(tree: Tree | None, conditions: list[Constraint], size: int | None) -> int | None:
-    """Return how many values of the domain a condition in the clear allows."""
-    if not conditions or not isinstance(tree, OneOf):
+    """Return how many values of the domain a known condition allows."""
+    if not conditions or size is None:
         return size
-    return sum(any(each.accepts(value) for each in conditions) for value in tree.domain.values)
+    if isinstance(tree, OneOf):
+        return sum(any(each.accepts(value) for each in conditions) for value in tree.domain.values)
+    return size if tree is None else _covered(tree, conditions, size)
+
+
+def _covered(tree: Tree, conditions: list[Constraint], size: int) -> int:
+    """Return how many values the credentials of some conditions have, at the most."""
+    levels = size.bit_length() - 1
+    found = {credential for each in conditions for credential in tree.cover(each, widen=True)}
+    return min(size, sum(1 << max(0, levels - credential.place) for credential in found))
 
 
 def as_text(found: Collection[Exposure]) -> str:

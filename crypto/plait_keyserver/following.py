@@ -105,6 +105,11 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
         for _, ring in self._rings:
             ring.remember(seen)
 
+    def forget_event(self, session: bytes, number: int) -> None:
+        """Let an event be opened again: its subscription ended before it was acknowledged."""
+        for _, ring in self._rings:
+            ring.forget_event(session, number)
+
     def settle(self, session: bytes, number: int) -> None:
         """Record that an event of a session is acknowledged."""
         self._records.add(session, number, self._now_us())
@@ -131,7 +136,7 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
         """Add keys of a realm for their epoch."""
         ring = self._ring(term, begin)
         if self._records.kept and ring.since_us:
-            ring.remember(())  # no earlier process has seen an event of a realm that has just begun
+            ring.remember(self._records.entries)
         await ring.add(keys)
         self._notify()
 

@@ -6,6 +6,7 @@ Work without a pairing runs on the loop if the thread is idle, because handing a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import sys
@@ -74,6 +75,7 @@ class _Ring(Generic[K]):
         self._name = name
         self._closed = False
         self._forgetting: asyncio.TimerHandle | None = None
+        self._cleaning: asyncio.Task[None] | None = None
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         self._begin_process()
 
@@ -89,6 +91,8 @@ class _Ring(Generic[K]):
         self._closed = True
         if self._forgetting is not None:
             self._forgetting.cancel()
+        if self._cleaning is not None:
+            self._cleaning.cancel()
         if self._process == os.getpid():
             self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -108,6 +112,8 @@ class _Ring(Generic[K]):
         """Begin anew in a process that was forked off."""
         if self._process != os.getpid():
             self._begin_process()
+            with contextlib.suppress(RuntimeError):  # outside of a loop
+                self._forget_later()
 
     def _forget_later(self) -> None:
         """Drop keys at the end of each overlap, whether or not new ones come."""
@@ -123,7 +129,8 @@ class _Ring(Generic[K]):
         self._forgetting = asyncio.get_running_loop().call_later(delay_s, self._forget_now)
 
     def _forget_now(self) -> None:
-        self._thread.submit(self._forget)  # the thread may be using the keys
+        forgetting = self._run(self._forget)  # in the thread, which may be using the keys
+        self._cleaning = asyncio.get_running_loop().create_task(forgetting, name="plait keys of old epochs")
         self._forget_later()
 
     async def _run(self, work: Callable[[], R]) -> R:
@@ -203,6 +210,10 @@ class SubscriberRing(_Ring[SubscriberKeys]):
     def remember(self, seen: Iterable[tuple[bytes, int]]) -> None:
         """Refuse these events of sessions: all that earlier processes have acknowledged."""
         self._keyring.remember(seen)
+
+    def forget_event(self, session: bytes, number: int) -> None:
+        """Let an event be opened again: its subscription ended before it was acknowledged."""
+        self._keyring.forget_event(session, number)
 
     def settle(self, session: bytes, number: int) -> None:
         """Record that an event of a session is acknowledged."""

@@ -8,6 +8,7 @@ acknowledged is not recorded, and is delivered again. Entries are dropped when t
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from plait_crypto.limits import SESSION_US_MAX
 
 _ENTRY: Final = Struct(f">{SESSION_BYTES}sIQ")
 _FOLDER: Final = "seen"
+COMPACT_AFTER: Final = 100_000
+"""Entries, beside twice those that were kept, after which old ones are dropped: 3 MB."""
 
 
 class SeenRecord:
@@ -41,14 +44,31 @@ class SeenRecord:
                 f"another process reads the durable subscription {name[:80]!r} with this folder",
                 hint="one process at a time, or another folder for each",
             ) from None
-        since_us = now_us - SESSION_US_MAX - 2 * epochs.overlap_us
-        self.entries = [entry for entry in self._read() if entry[2] >= since_us]
+        self._kept_us = SESSION_US_MAX + 2 * epochs.overlap_us
+        self._file = -1
+        self.entries = self._compact(now_us)
         """Session, number and time of each acknowledged event that could be replayed."""
-        self._file = os.open(self._rewritten(), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def add(self, session: bytes, number: int, now_us: int) -> None:
         """Record an event. The record survives the end of this process, but not that of the machine."""
-        os.write(self._file, _ENTRY.pack(session, number, now_us))
+        entry = _ENTRY.pack(session, number, now_us)
+        end = os.lseek(self._file, 0, os.SEEK_END)
+        if os.write(self._file, entry) < len(entry):
+            os.ftruncate(self._file, end)  # the next entry must begin where this one did
+            raise OSError(errno.ENOSPC, f"the record of seen events cannot grow: {self._path}")
+        self._size += 1
+        if self._size >= self._compact_at:
+            self._compact(now_us)
+
+    def _compact(self, now_us: int) -> list[tuple[bytes, int, int]]:
+        """Drop the entries whose sessions can no longer be replayed, and return the others."""
+        kept = [entry for entry in self._read() if now_us - self._kept_us <= entry[2] <= now_us + self._kept_us]
+        path = self._rewritten(kept)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._size, self._compact_at = len(kept), 2 * len(kept) + COMPACT_AFTER
+        return kept
 
     def close(self) -> None:
         """Close the files."""
@@ -60,12 +80,12 @@ class SeenRecord:
         whole = len(data) - len(data) % _ENTRY.size  # a crash may have torn the last entry
         yield from _ENTRY.iter_unpack(data[:whole])
 
-    def _rewritten(self) -> Path:
+    def _rewritten(self, kept: list[tuple[bytes, int, int]]) -> Path:
         """Replace the file by one with the kept entries alone."""
         temporary = self._path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.writelines(_ENTRY.pack(*entry) for entry in self.entries)
+            file.writelines(_ENTRY.pack(*entry) for entry in kept)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)
@@ -78,11 +98,17 @@ class Records:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._record: SeenRecord | None = None
+        self._closed = False
 
     @property
     def kept(self) -> bool:
         """Whether there is a record."""
         return self._record is not None
+
+    @property
+    def entries(self) -> list[tuple[bytes, int]]:
+        """Session and number of each event that the record had when it was opened."""
+        return [] if self._record is None else [(session, number) for session, number, _ in self._record.entries]
 
     def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int]]:
         """Open the record of a durable subscription. Return the session and number of each event in it."""
@@ -98,10 +124,12 @@ class Records:
                 f"this ring opens the durable subscription {self._record.name[:80]!r}",
                 hint="one ring for each subscription",
             )
-        return [(session, number) for session, number, _ in self._record.entries]
+        return self.entries
 
     def add(self, session: bytes, number: int, now_us: int) -> None:
         """Record an event of a session, if there is a record."""
+        if self._closed:
+            raise SealInvalid("the ring is closed", hint="close subscriptions before their membership")
         if self._record is not None and session:
             self._record.add(session, number, now_us)
 
@@ -109,4 +137,4 @@ class Records:
         """Close the record."""
         if self._record is not None:
             self._record.close()
-            self._record = None
+            self._record, self._closed = None, True

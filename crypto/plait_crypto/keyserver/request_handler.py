@@ -222,7 +222,8 @@ class RequestHandler:
             raise Refusal("denied", error.message) from None
         except SealError as error:
             raise Refusal("invalid", error.message, hint=error.hint) from None
-        self._charge(holder.name, _count(boxes), now_us)
+        wider = [realm.schema.wider(box, holder.coarse) for box in boxes] if holder.coarse else []
+        self._charge(holder.name, _count([*boxes, *wider]), now_us)
         return boxes
 
     def _charge(self, holder: str, count: int, now_us: int) -> None:

@@ -41,7 +41,12 @@ def sessions(scene: Scene) -> Cases:
         Session(forger, BASE, until_us=longest + 1),
     )
     forged("terms", "until the end of time", Session(forger, BASE, until_us=2**64 - 1))
-    forged("terms", "it ended more than an overlap ago", Session(forger, BASE, until_us=NOON_US - HOUR_US - 1))
+    forged(
+        "terms",
+        "it ended more than an overlap ago",
+        Session(forger, BASE, until_us=NOON_US - HOUR_US - 1),
+        "stale_epoch",
+    )
     forged("terms", "an event with the terms of a session", Session(forger, BASE, kind=EVENT))
     other = scene.publisher("true", publisher=8)
     paths = scene.realm().schema.paths(BASE, 0)

@@ -13,7 +13,10 @@ from plait_lab.hiding.distinguishers import distinguisher, rows_needed
 from plait_lab.hiding.parties import ONE_EXPONENT, PARTIES, PUBLIC_F2, TOGETHER, Draw, Setting
 
 SEEN = {1: (("a",), ("b",)), 2: (("a", "a"), ("a", "b"))}
-"""Hidden values that a party compares: those of one event, or whether two events have the same."""
+"""Hidden values that a party compares: those of one event, or whether two capsules have the same.
+
+Events of one sealing session share a capsule, and so show that their values are equal (THREAT_MODEL.md).
+"""
 
 OTHERS = 4
 """Draws of the other hidden values: one outside the span would do."""
