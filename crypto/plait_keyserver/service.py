@@ -47,7 +47,8 @@ from plait_crypto.keyserver.limits import (
 from .directory import KeyDirectory, Secrets
 
 CONNECTIONS_MAX: Final = 512
-"""Open connections: each holds a TLS session and at most one request."""
+"""Open connections: each holds a TLS session and at most one request. When all are taken, the oldest one without a
+certificate gives way."""
 
 CONNECTIONS_PER_CALLER_MAX: Final = 64
 """Open connections of one holder, or of one address without a certificate."""
@@ -120,7 +121,8 @@ class KeyService:
         self._thread = ThreadPoolExecutor(1, "plait-keyserver")
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], Caller] = {}
+        """The tasks of open connections, the oldest first."""
         self._open: Counter[str] = Counter()
         self.port = 0
 
@@ -158,22 +160,29 @@ class KeyService:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task, caller = asyncio.current_task(), _caller(writer)
         assert task is not None
-        if len(self._connections) >= CONNECTIONS_MAX or self._open[caller.key] >= CONNECTIONS_PER_CALLER_MAX:
+        if self._open[caller.key] >= CONNECTIONS_PER_CALLER_MAX or not self._has_room():
             writer.close()
             return
-        self._connections.add(task)
+        self._connections[task] = caller
         self._open[caller.key] += 1
         try:
             await self._serve(caller, reader, writer)
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             pass  # it disconnected, sent nothing for too long, or sent too long a line
         except asyncio.CancelledError:
-            pass  # the server stops
+            pass  # the server stops, or the connection gives way
         finally:
-            self._connections.discard(task)
+            del self._connections[task]
             self._open[caller.key] -= 1
             self._open += Counter()  # drops callers without a connection
             writer.close()
+
+    def _has_room(self) -> bool:
+        """Return whether there is room for a connection. If needed, end the oldest one without a certificate."""
+        if len(self._connections) < CONNECTIONS_MAX:
+            return True
+        stranger = next((task for task, caller in self._connections.items() if not caller.holder), None)
+        return stranger is not None and stranger.cancel()
 
     async def _serve(self, caller: Caller, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

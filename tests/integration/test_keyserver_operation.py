@@ -25,7 +25,7 @@ from plait_crypto.keyserver import Refusal
 from plait_keyserver import Identity, KeyDirectory, KeyService, Membership
 from plait_keyserver.commands import keys
 from plait_keyserver.folders import folder_client, make_folder
-from plait_keyserver.service import CONNECTIONS_PER_CALLER_MAX
+from plait_keyserver.service import CONNECTIONS_MAX, CONNECTIONS_PER_CALLER_MAX
 from plait_lab.benchmarks.measurement.key_server_load import run_load
 
 TREES = {"area": Numbers(IntRange(0, 127))}
@@ -50,6 +50,30 @@ def audit(directory: KeyDirectory) -> list[dict[str, Any]]:
 
 
 # --- load -------------------------------------------------------------------------------------------------------------
+
+
+async def test_strangers_that_take_all_connections_give_way(tmp_path: Path) -> None:
+    """Eight addresses have as many connections as the server takes. A holder is served all the same."""
+    directory = realm_directory(tmp_path / "realm", TREES, POLICY)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    strangers: list[asyncio.StreamWriter] = []
+
+    async def occupy(number: int) -> None:
+        here = (f"127.0.0.{number}", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, local_addr=here)
+        strangers.append(writer)
+
+    async with key_server(directory) as port:
+        holder = await enrolled(directory, "bob", port)
+        for number in range(2, 2 + CONNECTIONS_MAX // CONNECTIONS_PER_CALLER_MAX):
+            for _ in range(CONNECTIONS_PER_CALLER_MAX // 16):
+                await asyncio.gather(*(occupy(number) for _ in range(16)))
+        assert len(strangers) == CONNECTIONS_MAX
+        assert (await holder.realm()).realm
+        for writer in strangers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in strangers), return_exceptions=True)
 
 
 async def test_garbage_and_a_large_request_do_not_stop_other_holders() -> None:
