@@ -112,7 +112,7 @@ class Authority:
                     yield
                 rows.append(tuple(pairs))
             issued.append(tuple(rows))
-        return PublisherKeys(self.realm.digest, epoch, publisher, tuple(issued))
+        return PublisherKeys(self.realm.digest, epoch, publisher, tuple(issued), self._issuer.tag_key)
 
     def subscriber_steps(
         self, boxes: Sequence[Box], epoch: int, randomness: Randomness, coarse: int = 0

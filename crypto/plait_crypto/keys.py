@@ -4,7 +4,7 @@ A grant's filter is a union of boxes, and each box has keys of its own, bound to
 sign only events of one conjunction of the filter, never a mixture of two. Routing tokens are the part of a subscriber's
 keys for brokers: they test for matches, and open nothing.
 
-    version, kind, realm, epoch, owner, boxes;  box = [S4] row... [coarse tokens]
+    version, kind, realm, epoch, owner, boxes, [tag key];  box = [S4] row... [coarse tokens]
     row = count, (place, label, points)...
     coarse tokens: 0, or 1 and for each row count, tokens...
     routing tokens: row = count, tokens...
@@ -24,7 +24,7 @@ from typing import Final, TypeAlias, TypeVar
 from .attributes.credentials import Credential
 from .errors import KeyInvalid, SealInvalid
 from .hazmat import Groups, PublisherPair, SubscriberPart
-from .hazmat.backend import G2, G2_BYTES
+from .hazmat.backend import G1, G1_BYTES, G2, G2_BYTES
 from .hazmat.hashing import TO_G2, digest
 from .limits import BOXES_MAX, CREDENTIALS_MAX, KEYS_BYTES_MAX, LABEL_BYTES_MAX, PLACES_MAX, ROWS_MAX
 
@@ -50,6 +50,8 @@ class PublisherKeys:
     epoch: int
     publisher: int
     boxes: tuple[Rows[PublisherPair], ...]
+    tag_key: G1
+    """k, the same for all publishers of a realm."""
 
     def encode(self, groups: Groups) -> bytes:
         """Return the encoded keys, to be sent over secure channels only."""
@@ -60,6 +62,7 @@ class PublisherKeys:
         encode = groups.g2.encode
         yield _HEAD.pack(VERSION, _PUBLISHER, self.realm, self.epoch, self.publisher, *_sizes(self.boxes))
         yield from (_encode_rows(box, lambda pair: encode(pair.p1) + encode(pair.p2)) for box in self.boxes)
+        yield groups.g1.encode(self.tag_key)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> PublisherKeys:
@@ -67,8 +70,9 @@ class PublisherKeys:
         reader = _Reader(groups, encoded)
         realm, epoch, publisher, boxes, rows = reader.head(_PUBLISHER)
         found = tuple(reader.rows(rows, lambda: PublisherPair(reader.point(), reader.point())) for _ in range(boxes))
+        tag_key = reader.tag_key()
         reader.end()
-        return cls(realm, epoch, publisher, found)
+        return cls(realm, epoch, publisher, found, tag_key)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -178,6 +182,12 @@ class _Reader:
         if given > 1:
             raise KeyInvalid("keys of an impossible shape")
         return tuple(self.tokens() for _ in range(rows)) if given else ()
+
+    def tag_key(self) -> G1:
+        try:
+            return self._groups.g1.decode(self._take(G1_BYTES))
+        except ValueError:
+            raise KeyInvalid("keys with a part that is not a point") from None
 
     def tokens(self) -> tuple[G2, ...]:
         return tuple(self.point() for _ in range(self._count()))

@@ -68,7 +68,8 @@ class Sealer:
     def __init__(self, realm: Realm, publisher: int, credentials_kept: int = CREDENTIALS_KEPT) -> None:
         self.realm = realm
         self.publisher = publisher
-        self._scheme = Scheme(realm.parameters, credentials_kept)
+        self._credentials_kept = credentials_kept
+        self._scheme: Scheme | None = None
         self._keys: dict[int, PublisherKeys] = {}
 
     def add(self, keys: PublisherKeys) -> None:
@@ -81,6 +82,11 @@ class Sealer:
                 raise KeyInvalid("keys of another schema")
             if any(each.place >= places for row, places in zip(box, shape, strict=True) for each, _ in row):
                 raise KeyInvalid("keys of another schema")
+        if self._scheme is None:
+            self._tag_key = keys.tag_key
+            self._scheme = Scheme(self.realm.parameters, self._credentials_kept, tag_key=keys.tag_key)
+        elif not self.realm.parameters.groups.g1.equal(keys.tag_key, self._tag_key):
+            raise KeyInvalid("keys with another tag key")
         self._keys[keys.epoch] = keys
         while len(self._keys) > EPOCH_KEYS_MAX:
             del self._keys[min(self._keys)]
@@ -115,6 +121,7 @@ class Sealer:
         epoch, slot = schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us)
         paths = schema.paths(attributes, slot)
         grant, places, pairs = self._signing(epoch, paths)
+        assert self._scheme is not None, "there are keys"
         head = Head(kind, self.realm.short_name, epoch, slot, self.publisher, sequence)
         identities = self.realm.sealed_for(epoch, paths)
         capsule, secret = self._scheme.encapsulate(identities, head.encode(), randomness)

@@ -58,13 +58,9 @@ def exposures(
         else:
             tokens = f"{points} point{'s' * (points > 1)}, tokens among them" if points else "points for wider values"
             yield Exposure(name, BROKER, f"{tokens}: how often they match, so how wide the condition may be", size)
-            wide = "the condition, by trying values" if deposit == "exact" else "a wider condition, by trying values"
-            yield Exposure(
-                name,
-                MEMBER,
-                f"{wide}: members can compute which token a credential has",
-                _allowed(tree, conditions, size),
-            )
+            wide = "the condition" if deposit == "exact" else "a wider condition"
+            tells = f"{wide}, by trying values, if the member may publish: publishers make tags"
+            yield Exposure(name, MEMBER, tells, _allowed(tree, conditions, size))
         yield Exposure(name, OBSERVER, f"with TLS, {_TRAFFIC}; without, what the broker can tell", size)
 
 

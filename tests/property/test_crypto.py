@@ -61,7 +61,7 @@ _COMBT = Comb(GROUPS.pair([(GROUPS.g1.generator, GROUPS.g2.generator)]), GROUPS.
 @given(st.integers(1, 4), st.integers(2, 4), st.randoms(use_true_random=False), st.binary(max_size=40))
 def test_the_equations_hold(rows: int, places: int, rng: Random, message: bytes) -> None:
     parameters, master = foundations()
-    under = Scheme(parameters, credentials_kept=8)
+    under = Scheme(parameters, credentials_kept=8, tag_key=master.tag_key)
     identities = [[rng.randbytes(8) for _ in range(places)] for _ in range(rows)]
     at = [rng.randrange(places) for _ in range(rows)]
     mine = [row[place] for row, place in zip(identities, at, strict=True)]

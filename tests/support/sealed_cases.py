@@ -207,12 +207,12 @@ class _Lazy(Sequence[Any]):
 def _trusted(groups: Groups, encoded: bytes) -> Parameters:
     """Decode known parameters for the reference, which would take half a minute to check all their points."""
     one, two = groups.g1, groups.g2
-    at = 1 + 3 * one.size
-    g1, h, k = (one.decode(encoded[start : start + one.size]) for start in range(1, at, one.size))
+    at = 1 + 2 * one.size
+    g1, h = (one.decode(encoded[start : start + one.size]) for start in range(1, at, one.size))
     vectors = at + two.size
     half = vectors + VECTOR * one.size
     u = _Lazy(reference._unpack_g1, encoded[vectors:half], one.size)
     m2 = _Lazy(reference._unpack_g2, encoded[half:], two.size)
-    found = Parameters(groups, g1, h, k, two.decode(encoded[at:vectors]), u, m2)
+    found = Parameters(groups, g1, h, two.decode(encoded[at:vectors]), u, m2)
     found.__dict__["digest"] = digest(b"parameters", encoded)
     return found

@@ -58,7 +58,7 @@ def scheme(parameters: Parameters, master: MasterSecret, rows: int = 2, places: 
     issuer = Issuer(parameters, master)
     keys = issuer.subscriber_set(mine, rng)
     pairs = [issuer.publisher_pair(identity, rng) for identity in mine]
-    under = Scheme(parameters)
+    under = Scheme(parameters, tag_key=master.tag_key)
     capsule, secret = under.encapsulate(identities, b"a header", rng)
     signature = under.sign(b"a message", pairs, rng)
     chosen = [(places - 1, identity, part) for identity, part in zip(mine, keys.parts, strict=True)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from plait_core import Randomness
 
-from .backend import G2
+from .backend import G1, G2
 from .combs import Comb, columns
 from .hashing import TO_G2
 from .parameters import MasterSecret, Parameters, draw
@@ -53,6 +53,11 @@ class Issuer:
         self._master = master
         self._groups = parameters.groups
         self._generator = Comb(self._groups.g2.generator, self._groups.g2.multiply, tables=8)
+
+    @property
+    def tag_key(self) -> G1:
+        """The key with which all publishers make tags."""
+        return self._master.tag_key
 
     def publisher_pair(self, identity: bytes, randomness: Randomness) -> PublisherPair:
         """Issue the publisher key for one credential."""

@@ -1,13 +1,15 @@
 """Set-up (thesis 5.5.1 in type-3 groups): the public parameters, and the key server's master secret.
 
-    public    g, G generators of G1, G2;  g1 = g**alpha,  h = g**phi,  k = g**psi,  g2 random in G2
+    public    g, G generators of G1, G2;  g1 = g**alpha,  h = g**phi,  g2 random in G2
               F(c) = u' * prod u_j over the bits of H1(c) in G1, where u' = g**x' and u_j = g**x_j
               M2(m) likewise over the bits of H2(m), in G2; the exponents of its vector are discarded
+    publishers   k = g**psi, for tags
     secret    phi, psi, g2**alpha, and the seed of x' and all x_j, so that f(c) = x' + sum x_j is known: F(c) = g**f(c)
 
 Keys contain G**f(c), but no vector for it is public, unlike in the thesis. With one, everybody could test by two
 pairings whether a part of a capsule is for a credential. Tags have an exponent of their own, psi: under phi, CT2 of an
-event with one attribute would test tags.
+event with one attribute would test tags. Only publishers get k: e(g, S3) == e(k, H3(c)) tells which credential a token
+is for, so whoever has k and a deposit can try credentials.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ VERSION: Final = 2
 VECTOR: Final = 8 * DIGEST_BYTES + 1
 """Elements of a Waters vector: the constant one, then one for each bit of a digest."""
 
-PARAMETERS_BYTES: Final = 1 + 3 * G1_BYTES + G2_BYTES + VECTOR * (G1_BYTES + G2_BYTES)
+PARAMETERS_BYTES: Final = 1 + 2 * G1_BYTES + G2_BYTES + VECTOR * (G1_BYTES + G2_BYTES)
 SEED_BYTES: Final = 32
 _EXPONENT_BYTES: Final = 32
 MASTER_BYTES: Final = 1 + 2 * _EXPONENT_BYTES + G2_BYTES + SEED_BYTES
@@ -42,7 +44,6 @@ class Parameters:
     groups: Groups
     g1: G1
     h: G1
-    k: G1
     g2: G2
     u: Sequence[G1]
     m2: Sequence[G2]
@@ -63,7 +64,7 @@ class Parameters:
     def encode(self) -> bytes:
         """Return the encoded parameters."""
         one, two = self.groups.g1.encode, self.groups.g2.encode
-        parts = [bytes((VERSION,)), one(self.g1), one(self.h), one(self.k), two(self.g2)]
+        parts = [bytes((VERSION,)), one(self.g1), one(self.h), two(self.g2)]
         return b"".join([*parts, *map(one, self.u), *map(two, self.m2)])
 
     @classmethod
@@ -74,13 +75,13 @@ class Parameters:
         """
         if len(encoded) != PARAMETERS_BYTES or encoded[0] != VERSION:
             raise PointInvalid("no public parameters of this version")
-        g1, h, k = _points(groups.g1, encoded, 1, 3)
-        at = 1 + 3 * G1_BYTES
+        g1, h = _points(groups.g1, encoded, 1, 2)
+        at = 1 + 2 * G1_BYTES
         (g2,) = _points(groups.g2, encoded, at, 1)
         at += G2_BYTES
         u = tuple(_points(groups.g1, encoded, at, VECTOR))
         m2 = tuple(_points(groups.g2, encoded, at + VECTOR * G1_BYTES, VECTOR))
-        return cls(groups, g1, h, k, g2, u, m2)
+        return cls(groups, g1, h, g2, u, m2)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,6 +99,11 @@ class MasterSecret:
     def exponents(self) -> list[int]:
         """The exponents of F's vector: x', then x_j for each bit of a digest."""
         return [exponent(self.groups.order, b"x", self.seed, place.to_bytes(2, "big")) for place in range(VECTOR)]
+
+    @cached_property
+    def tag_key(self) -> G1:
+        """k = g**psi, with which publishers make tags."""
+        return self.groups.g1.power(self.groups.g1.generator, self.psi)
 
     def logarithm(self, identity: bytes) -> int:
         """Return f(c), the discrete logarithm of F(c)."""
@@ -134,7 +140,6 @@ def set_up(groups: Groups, randomness: Randomness) -> tuple[Parameters, MasterSe
         groups,
         g1=one.power(columns(alpha)),
         h=one.power(columns(phi)),
-        k=one.power(columns(psi)),
         g2=g2,
         u=tuple(map(one.power, map(columns, master.exponents))),
         m2=tuple(two.power(columns(draw(groups.order, randomness))) for _ in range(VECTOR)),

@@ -24,10 +24,11 @@ POINTS_KEPT: Final = 8192
 class PreparedCredential:
     """One credential's bases."""
 
-    __slots__ = ("_identity", "_parameters", "_part_comb", "_tag_comb", "f", "used")
+    __slots__ = ("_identity", "_parameters", "_part_comb", "_tag_comb", "_tag_key", "f", "used")
 
-    def __init__(self, parameters: Parameters, identity: bytes, f: G1) -> None:
+    def __init__(self, parameters: Parameters, tag_key: G1 | None, identity: bytes, f: G1) -> None:
         self._parameters = parameters
+        self._tag_key = tag_key
         self._identity = identity
         self._part_comb: Comb[G1] | None = None
         self._tag_comb: Comb[GT] | None = None
@@ -50,16 +51,18 @@ class PreparedCredential:
             h3 = groups.hash_to_g2(self._identity, TO_G2)
             if self.used < 2:
                 return groups.pair([(k_power, h3)])
-            self._tag_comb = Comb(groups.pair([(self._parameters.k, h3)]), groups.gt.multiply, tables=4)
+            assert self._tag_key is not None, "only publishers make tags"
+            self._tag_comb = Comb(groups.pair([(self._tag_key, h3)]), groups.gt.multiply, tables=4)
         return self._tag_comb.power(digits)
 
 
 class PreparedCredentials:
     """The most recently used credentials."""
 
-    def __init__(self, parameters: Parameters, kept: int = CREDENTIALS_KEPT) -> None:
+    def __init__(self, parameters: Parameters, tag_key: G1 | None, kept: int = CREDENTIALS_KEPT) -> None:
         assert kept > 0
         self._parameters = parameters
+        self._tag_key = tag_key
         self._kept = kept
         self._prepared: OrderedDict[bytes, PreparedCredential] = OrderedDict()
         self._points: OrderedDict[bytes, G1] = OrderedDict()
@@ -71,7 +74,7 @@ class PreparedCredentials:
         """Return the credential, and count the use."""
         found = self._prepared.get(identity)
         if found is None:
-            found = PreparedCredential(self._parameters, identity, self.point(identity))
+            found = PreparedCredential(self._parameters, self._tag_key, identity, self.point(identity))
             self._prepared[identity] = found
             if len(self._prepared) > self._kept:
                 self._prepared.popitem(last=False)

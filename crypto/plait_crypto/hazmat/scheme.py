@@ -53,17 +53,22 @@ def signature_bytes(rows: int) -> int:
 
 
 class Scheme:
-    """The equations under one set of parameters, with caches shared by events. Not thread-safe."""
+    """The equations under one set of parameters, with caches shared by events. Not thread-safe.
 
-    def __init__(self, parameters: Parameters, credentials_kept: int = CREDENTIALS_KEPT) -> None:
+    Publishers have a tag key, to encapsulate.
+    """
+
+    def __init__(
+        self, parameters: Parameters, credentials_kept: int = CREDENTIALS_KEPT, *, tag_key: G1 | None = None
+    ) -> None:
         self.parameters = parameters
         self.groups = parameters.groups
         self._g = Comb(self.groups.g1.generator, self.groups.g1.multiply, tables=4)
         self._h = Comb(parameters.h, self.groups.g1.multiply, tables=4)
-        self._k = Comb(parameters.k, self.groups.g1.multiply, tables=4)
+        self._k = None if tag_key is None else Comb(tag_key, self.groups.g1.multiply, tables=4)
         self._e = Comb(self.groups.pair([(parameters.g1, parameters.g2)]), self.groups.gt.multiply, tables=4)
         self._messages = ByteTables(self.groups.g2.multiply, parameters.m2)
-        self._prepared = PreparedCredentials(parameters, credentials_kept)
+        self._prepared = PreparedCredentials(parameters, tag_key, credentials_kept)
         self._publisher_points: OrderedDict[bytes, G2] = OrderedDict()
 
     # --- the key ------------------------------------------------------------------------------------------------------
@@ -124,6 +129,7 @@ class Scheme:
     def _row(self, identities: Sequence[bytes], b_i: int) -> list[bytes]:
         digits = columns(b_i)
         credentials = [self._prepared.use(identity) for identity in identities]
+        assert self._k is not None, "only publishers make tags"
         k_power = self._k.power(digits)
         encode = self.groups.g1.encode
         parts = [encode(each.part(b_i, digits)) for each in credentials]

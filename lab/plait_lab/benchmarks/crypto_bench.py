@@ -104,7 +104,7 @@ def _operations(
     parameters: Parameters, master: MasterSecret, rows: int, places: int, rng: Random, repeats: int
 ) -> Times:
     """Measure the four operations of table 5.3 and check each result."""
-    under, issuer = Scheme(parameters), Issuer(parameters, master)
+    under, issuer = Scheme(parameters, tag_key=master.tag_key), Issuer(parameters, master)
     identities = [[rng.randbytes(16) for _ in range(places)] for _ in range(rows)]
     mine = [row[-1] for row in identities]
     keys = issuer.subscriber_set(mine, rng)

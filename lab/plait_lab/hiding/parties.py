@@ -52,27 +52,39 @@ class Draw:
         self._groups = ExponentGroups(salt=b"%d" % seed)
         self._parameters, self._master = set_up(self._groups, self._rng)
         if setting.defect == ONE_EXPONENT:
-            self._parameters = replace(self._parameters, k=self._parameters.h)
             self._master = replace(self._master, psi=self._master.phi)
         self._issuer = Issuer(self._parameters, self._master)
-        self._scheme = Scheme(self._parameters)
+        self._scheme = Scheme(self._parameters, tag_key=self._master.tag_key)
         self._public = self._public_elements()
         self._private = {party: getattr(self, f"_{party}")() for party in PARTIES}
 
     def knowledge(self, party: str, hidden: Sequence[str]) -> Knowledge:
         """Return what a party knows that sees an event for each of these hidden values."""
-        g1, g2, hashed = dict(self._public[0]), dict(self._public[1]), dict[str, int]()
-        for one in PARTIES if party == TOGETHER else (party,):
-            g2 |= self._private[one]
+        g1, g2 = self._held(party)
+        hashed: dict[str, int] = {}
         for number, value in enumerate(hidden):
             seen, under = self._event(value)
             g1 |= {f"{name}.{number}": log for name, log in seen.items()}
             hashed |= {f"{name}.{number}": log for name, log in under.items()}
         return Knowledge(g1, g2, hashed)
 
+    def of_deposit(self, party: str, hidden: str) -> Knowledge:
+        """Return what a broker and a party know together, when a deposit has a token for a hidden value."""
+        g1, g2 = self._held(party)
+        token: Any = self._issuer.token(_identity(0, hidden))
+        return Knowledge(g1, {**g2, "token": token}, {})
+
+    def _held(self, party: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the elements of both groups that a party has beside events."""
+        g1, g2 = dict(self._public[0]), dict(self._public[1])
+        for one in PARTIES if party == TOGETHER else (party,):
+            g2 |= self._private[one]
+        tag_key: Any = self._master.tag_key
+        return (g1 | {"k": tag_key} if party in ("publisher", TOGETHER) else g1), g2
+
     def _public_elements(self) -> tuple[dict[str, int], dict[str, int]]:
         parameters: Any = self._parameters
-        g1 = {"g": 1, "g1": parameters.g1, "h": parameters.h, "k": parameters.k}
+        g1 = {"g": 1, "g1": parameters.g1, "h": parameters.h}
         g2 = {"G": 1, "g2": parameters.g2, "M2": parameters.m2[0], "M2(m)": parameters.message(b"m")}
         for row in range(self._setting.attributes):
             for value in VALUES:

@@ -32,7 +32,7 @@ class Forger:
 
     def __init__(self, realm: Realm, keys: PublisherKeys, randomness: Random) -> None:
         self.realm, self.keys, self.rng = realm, keys, randomness
-        self.scheme = Scheme(realm.parameters)
+        self.scheme = Scheme(realm.parameters, tag_key=keys.tag_key)
 
     def seal(
         self,

@@ -213,18 +213,17 @@ def _parameters(cases: Cases, scene: Scene) -> None:
     refused("lengthened", "a zero at the end", good + b"\0")
     for version in (0, 1, 3):
         refused("head", f"version {version}", bytes((version,)) + good[1:])
-    end = 1 + 3 * 48 + 96
+    end = 1 + 2 * 48 + 96
     for name, at, size in (
         ("g1", 1, 48),
         ("h", 49, 48),
-        ("k", 97, 48),
-        ("g2", 145, 96),
+        ("g2", 97, 96),
         ("u'", end, 48),
         ("u of the highest bit", end + 256 * 48, 48),
         ("m'", end + 257 * 48, 96),
         ("m of the highest bit", len(good) - 96, 96),
     ):
-        for attack in ("identity", "wrong subgroup") if name not in ("k", "g2") else tuple(bad_points(size)):
+        for attack in ("identity", "wrong subgroup") if name != "g2" else tuple(bad_points(size)):
             if len(point := bad_points(size)[attack]) == size:
                 refused(attack, name, good[:at] + point + good[at + size :])
 

@@ -163,7 +163,7 @@ def test_keys_of_another_realm_or_schema_are_refused(world: World) -> None:
         with pytest.raises(KeyInvalid):
             Keyring(world.realm).add(SubscriberKeys(world.realm.digest, 0, foreign.boxes))
         with pytest.raises(KeyInvalid):
-            world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, signing.boxes))
+            world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, signing.boxes, signing.tag_key))
 
 
 def test_a_place_that_the_schema_does_not_have_is_refused() -> None:
@@ -173,7 +173,7 @@ def test_a_place_that_the_schema_does_not_have_is_refused() -> None:
         Keyring(world.realm).add(SubscriberKeys(world.realm.digest, 0, deeper.keys("area == 3").boxes))
     keys = deeper.publisher("area == 3")._keys[0]
     with pytest.raises(KeyInvalid):
-        world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, keys.boxes))
+        world.publisher().add(PublisherKeys(world.realm.digest, 0, 7, keys.boxes, keys.tag_key))
 
 
 def test_keys_for_the_longest_text_survive_their_encoding() -> None:

@@ -165,7 +165,7 @@ class Scene:
         self.parameters, self.master = foundations()
         self.issuer = Issuer(self.parameters, self.master)
         self.rng = Random(3)
-        self.under = Scheme(self.parameters)
+        self.under = Scheme(self.parameters, tag_key=self.master.tag_key)
         self.mine = [row[1] for row in IDENTITIES]
         self.keys = self.issue(self.mine)
         self.pairs = [self.issuer.publisher_pair(each, self.rng) for each in self.mine]
@@ -401,8 +401,8 @@ def test_broken_parameters_and_secrets_are_refused() -> None:
 
 
 def test_the_prepared_are_bounded() -> None:
-    parameters, _ = foundations()
-    under = Scheme(parameters, credentials_kept=2)
+    parameters, master = foundations()
+    under = Scheme(parameters, credentials_kept=2, tag_key=master.tag_key)
     for _ in range(2):
         under.encapsulate(IDENTITIES, b"h", Random(1))
     assert len(under._prepared) == 2

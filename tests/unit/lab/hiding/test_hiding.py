@@ -44,6 +44,23 @@ def test_no_party_tells_hidden_values_apart(attributes: int) -> None:
             assert told(party, setting, events) == "", f"{party}, events: {events}"
 
 
+def filter_told(party: str) -> str:
+    setting = Setting(2)
+    needed = rows_needed(draw(setting, 0).of_deposit(party, "a"))
+    first = [draw(setting, seed).of_deposit(party, "a") for seed in range(needed)]
+    return distinguisher(first, [draw(setting, seed).of_deposit(party, "b") for seed in range(needed, needed + OTHERS)])
+
+
+@pytest.mark.parametrize("party", ["stranger", "broker", "member"])
+def test_nobody_but_publishers_tells_which_credential_a_token_is_for(party: str) -> None:
+    assert filter_told(party) == ""
+
+
+def test_a_broker_with_a_publisher_tells_which_credential_a_token_is_for() -> None:
+    """As in every such scheme: who can make tags can make one for each credential, and try."""
+    assert filter_told("publisher") != ""
+
+
 @pytest.mark.parametrize("defect", [PUBLIC_F2, ONE_EXPONENT])
 @pytest.mark.parametrize("events", SEEN)
 def test_the_defects_of_version_1_are_found(defect: str, events: int) -> None:
