@@ -38,6 +38,9 @@ POLL_S_MIN: Final = 0.5
 POLL_S_MAX: Final = 300.0
 """Bounds of the time between two questions. Each costs the server a TLS handshake."""
 
+CANCEL_AGAIN_S: Final = 1.0
+"""Time after which tasks that still run are cancelled again."""
+
 REFUSED_FOR_NOW: Final = frozenset({"epoch", "realm"})
 """Refusals that end by themselves: the server's clock is behind, the epoch is over, or a replica has an old vault."""
 
@@ -124,10 +127,11 @@ class Membership:
 
     async def close(self) -> None:
         """Stop renewing, and close the rings."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while running := [task for task in self._tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            ended, _ = await asyncio.wait(running, timeout=CANCEL_AGAIN_S)  # a task may have missed its cancellation
+            await asyncio.gather(*ended, return_exceptions=True)
         for grant in self._grants:
             grant.ring.close()
 
@@ -211,8 +215,10 @@ class Membership:
         """
         while self._term(realm) is not None:
             changed = self._changed
+            until_issued_s = self._until_issued_s(realm, epoch + 1)
             try:
-                await asyncio.wait_for(changed.wait(), self._until_issued_s(realm, epoch + 1))
+                async with asyncio.timeout(until_issued_s):  # `wait_for` may swallow a cancellation
+                    await changed.wait()
                 continue  # the realm has changed: the next epoch may begin earlier
             except TimeoutError:
                 pass
