@@ -252,6 +252,21 @@ async def test_keys_are_renewed_when_the_server_comes_back(tmp_path: Path, caplo
         assert not members[1].refused
 
 
+async def test_a_membership_closes_in_the_turn_in_which_its_realm_changes(directory: KeyDirectory) -> None:
+    """A renewal that is woken and cancelled in one turn must not go on."""
+    async with key_server(directory) as port:
+        for turns in range(4):
+            member = await Membership.join(await enrolled(directory, "bob", port))
+            await member.subscriber("area < 16")
+            await asyncio.sleep(0)
+            changed, member._changed = member._changed, asyncio.Event()
+            changed.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                await member.close()
+
+
 async def test_sealed_events_at_the_prompt(directory: KeyDirectory, tmp_path: Path) -> None:
     """`plait keys join`, then `plait sub --unseal` and `plait pub --seal`, over a real broker."""
 
