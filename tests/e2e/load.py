@@ -50,7 +50,7 @@ async def member(holder: str, running: AsyncExitStack) -> Membership:
         client.identity = Identity.load(kept)
     else:
         (await client.enrol((OUT / f"{holder}.token").read_text().strip())).save(kept)
-    return await running.enter_async_context(await Membership.join(client))
+    return await running.enter_async_context(await Membership.join(client, folder=OUT))
 
 
 async def publish(name: str, holder: str = "") -> None:
