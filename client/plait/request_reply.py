@@ -1,8 +1,9 @@
 """Requests and replies: a client has one reply inbox, which holds a future for each open request.
 
-A request carries two headers: `reply-to`, an unguessable token, and the number of the request. A reply is an ordinary
-event that has the token as its `$reply` attribute. So a filter routes it, like any other event. A responder that raises
-replies with the header `failed`.
+A request carries two headers: `reply-to`, an unguessable token of the client, and `request`, one of the request. A
+reply is an ordinary event that has the first as its `$reply` attribute. So a filter routes it, like any other event. A
+responder that raises replies with the header `failed`. The headers of a sealed request are sealed. A sealed reply has
+the client's token in its sealed header `answers`, so it is no request itself.
 """
 
 # ruff: noqa: ASYNC109 - the methods take timeouts as arguments, so that callers need not know `asyncio.timeout`

@@ -11,7 +11,7 @@ PLACES_MAX: Final = 128
 """Credentials that one value matches: a number halved 64 times has 65, a text one for each letter of its prefix."""
 
 NUMBER_BITS_MAX: Final = 64
-"""Halvings of one number: a range of 64 bits needs 126 credentials, two milliseconds of issuing each."""
+"""Halvings of one number: a range of 64 bits needs 126 credentials, a millisecond of issuing each."""
 
 SLOT_BITS_MAX: Final = 24
 """Halvings of an epoch: seconds of half a year (thesis 5.5.7 has 22 for a month)."""
@@ -24,7 +24,7 @@ HOLES_MAX: Final = 64
 """Excluded values that one range is cut at: each may double its credentials."""
 
 CREDENTIALS_MAX: Final = 512
-"""Credentials of one conjunction: a second of the key server's time, and 150 KB of keys."""
+"""Credentials of one conjunction: half a second of the key server's time, and 150 KB of keys."""
 
 SCHEMA_TEXT_MAX: Final = 1024 * 1024
 """Characters of a schema: fifteen enumerations of a thousand words fit."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,10 +19,19 @@ LONG = "1h"
 """A timeout that no test waits for: on virtual time, a failure by timeout would show as `plait.Timeout`."""
 
 
-async def _subscribed(client: plait.Client) -> None:
+async def _responder(client: plait.Client, handle: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+    """Return a task that handles requests in an `async with` block, once it is subscribed."""
+
+    async def serve() -> None:
+        async with client.subscribe("ask == true") as requests:
+            async for _ in requests:
+                await handle()
+
+    serving = asyncio.create_task(serve())
     while "1 subscription" not in repr(client):
         await asyncio.sleep(0.001)
     await client.flush()
+    return serving
 
 
 def test_a_callback_that_raises_fails_the_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,13 +82,10 @@ def test_an_exception_that_leaves_the_block_fails_the_request() -> None:
         async with Network() as network:
             asker, server = await network.connect(), await network.connect()
 
-            async def serve() -> None:
-                async with server.subscribe("ask == true") as requests:
-                    async for _ in requests:
-                        raise KeyError("symbol\ud800" + "x" * 2000)
+            async def fail() -> None:
+                raise KeyError("symbol\ud800" + "x" * 2000)
 
-            serving = asyncio.create_task(serve())
-            await _subscribed(server)
+            serving = await _responder(server, fail)
             with pytest.raises(plait.RequestFailed, match="^KeyError: 'symbol") as failed:
                 await asker.request({"ask": True}, timeout=LONG)
             assert len(failed.value.message) == FAILURE_CHARACTERS_MAX
@@ -93,13 +100,10 @@ def test_cancelling_a_responder_is_no_failure_of_the_request() -> None:
         async with Network() as network:
             asker, server = await network.connect(), await network.connect()
 
-            async def serve() -> None:
-                async with server.subscribe("ask == true") as requests:
-                    async for _ in requests:
-                        await asyncio.sleep(3600)
+            async def work() -> None:
+                await asyncio.sleep(3600)
 
-            serving = asyncio.create_task(serve())
-            await _subscribed(server)
+            serving = await _responder(server, work)
             asking = asyncio.create_task(asker.request({"ask": True}, timeout="5s"))
             await asyncio.sleep(1)
             serving.cancel()
