@@ -12,16 +12,17 @@ from typing import Final, TypeAlias, TypeVar
 
 from plait_core import Filter, Randomness
 
+from .attributes.credentials import Credential
 from .attributes.schema import Box
 from .errors import KeyRefused, SealInvalid
+from .fillers import TokenRow
 from .hazmat import (
     Issuer,
     MasterSecret,
     PublisherPair,
     SubscriberPart,
 )
-from .hazmat.backend import G2
-from .keys import PublisherKeys, Row, Rows, SubscriberBox, SubscriberKeys, Tokens
+from .keys import PublisherKeys, Row, Rows, SubscriberBox, SubscriberKeys
 from .limits import HOLDERS_MAX
 from .realm import Realm
 
@@ -129,20 +130,24 @@ class Authority:
                     parts.append((credential, self._issuer.subscriber_part(binding, identity, randomness)))
                     yield
                 rows.append(tuple(parts))
+            seeds = tuple(self._seed(epoch, row, credentials) for row, credentials in enumerate(box))
             tokens = (yield from self._coarse_steps(box, epoch, coarse)) if coarse else ()
-            issued.append(SubscriberBox(s4, tuple(rows), tokens))
+            issued.append(SubscriberBox(s4, tuple(rows), seeds, tokens))
         return SubscriberKeys(self.realm.digest, epoch, tuple(issued))
 
-    def _coarse_steps(self, box: Box, epoch: int, levels: int) -> Steps[Tokens]:
+    def _coarse_steps(self, box: Box, epoch: int, levels: int) -> Steps[tuple[TokenRow, ...]]:
         """Compute the tokens of wider credentials."""
-        rows: list[tuple[G2, ...]] = []
+        rows: list[TokenRow] = []
         for row, credentials in enumerate(self.realm.schema.wider(box, levels)):
             tokens = []
             for credential in credentials:
                 tokens.append(self._issuer.token(self.realm.opens(epoch, row, credential)))
                 yield
-            rows.append(tuple(tokens))
+            rows.append(TokenRow(tuple(tokens), self._seed(epoch, row, credentials)))
         return tuple(rows)
+
+    def _seed(self, epoch: int, row: int, credentials: Sequence[Credential]) -> bytes:
+        return self._issuer.filler_seed(self.realm.opens(epoch, row, each) for each in credentials)
 
 
 def finished(steps: Steps[K]) -> K:

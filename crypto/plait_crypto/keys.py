@@ -4,28 +4,28 @@ A grant's filter is a union of boxes, and each box has keys of its own, bound to
 sign only events of one conjunction of the filter, never a mixture of two. Routing tokens are the part of a subscriber's
 keys for brokers: they test for matches, and open nothing.
 
-    version, kind, realm, epoch, owner, boxes, [tag key];  box = [S4] row... [coarse tokens]
+    version, kind, realm, epoch, owner, boxes, [tag key];  box = [S4] row... [seed...] [coarse tokens]
     row = count, (place, label, points)...
-    coarse tokens: 0, or 1 and for each row count, tokens...
+    coarse tokens: 0, or 1 and row = count, tokens..., seed
     routing tokens: row = count, tokens...
 
-Routing tokens name no places. Random points fill all rows of a box to one power of two, so that one deposit tells
-neither how many credentials a row needs nor which attributes are constrained. The points are derived from the keys and
-stay the same until those change. Keys that are issued again for the same filter have other points, and the same tokens.
+Routing tokens name no places, and `fillers` hide how many there are. Keys that are issued again for the same filter
+have the same routing tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final, TypeAlias, TypeVar
 
 from .attributes.credentials import Credential
 from .errors import KeyInvalid, SealInvalid
+from .fillers import TokenRow, Tokens, check_seeds, filled
 from .hazmat import Groups, PublisherPair, SubscriberPart
 from .hazmat.backend import G1, G1_BYTES, G2, G2_BYTES
-from .hazmat.hashing import TO_G2, digest
+from .hazmat.issuing import FILLER_SEED_BYTES
 from .limits import BOXES_MAX, CREDENTIALS_MAX, KEYS_BYTES_MAX, LABEL_BYTES_MAX, PLACES_MAX, ROWS_MAX
 
 VERSION: Final = 2
@@ -38,8 +38,6 @@ K = TypeVar("K")
 Row: TypeAlias = tuple[tuple[Credential, K], ...]
 """Credentials of one attribute with their keys."""
 Rows: TypeAlias = tuple[Row[K], ...]
-Tokens: TypeAlias = tuple[tuple[G2, ...], ...]
-"""For each row, what brokers test tags with: S3 of a credential, or a random point."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -81,8 +79,16 @@ class SubscriberBox:
 
     s4: G2
     rows: Rows[SubscriberPart]
-    coarse: Tokens = ()
+    seeds: tuple[bytes, ...]
+    """For each row, the seed of its fillers."""
+    coarse: tuple[TokenRow, ...] = ()
     """Tokens of wider credentials for each row, if the policy allows them. They open nothing."""
+
+    @property
+    def exact(self) -> tuple[TokenRow, ...]:
+        """The tokens of its own credentials."""
+        rows = zip(self.rows, self.seeds, strict=True)
+        return tuple(TokenRow(tuple(part.s3 for _, part in row), seed) for row, seed in rows)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -103,8 +109,8 @@ class SubscriberKeys:
         yield _HEAD.pack(VERSION, _SUBSCRIBER, self.realm, self.epoch, 0, *_sizes([box.rows for box in self.boxes]))
         for box in self.boxes:
             rows = _encode_rows(box.rows, lambda part: b"".join(map(encode, (part.s1, part.s2, part.s3))))
-            coarse = bytes((bool(box.coarse),)) + _encode_tokens(groups, box.coarse)
-            yield encode(box.s4) + rows + coarse
+            coarse = (_encode_tokens(groups, row.tokens) + row.seed for row in box.coarse)
+            yield b"".join([encode(box.s4), rows, *box.seeds, bytes((bool(box.coarse),)), *coarse])
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> SubscriberKeys:
@@ -115,19 +121,28 @@ class SubscriberKeys:
         def part() -> SubscriberPart:
             return SubscriberPart(reader.point(), reader.point(), reader.point())
 
-        found = tuple(SubscriberBox(reader.point(), reader.rows(rows, part), reader.coarse(rows)) for _ in range(boxes))
+        def box() -> SubscriberBox:
+            s4, credentials = reader.point(), reader.rows(rows, part)
+            return SubscriberBox(s4, credentials, tuple(reader.seed() for _ in range(rows)), reader.coarse(rows))
+
+        found = tuple(box() for _ in range(boxes))
         reader.end()
+        check_seeds(groups, (row for box in found for row in (*box.exact, *box.coarse)))
         return cls(realm, epoch, found)
 
     def routing(self, groups: Groups, *, coarse: bool = False) -> RoutingTokens:
-        """Return the part for brokers: S3 of each credential, or of wider ones, among random points."""
+        """Return the part for brokers: S3 of each credential, or of wider ones, among fillers.
+
+        Equal boxes occur once, and their order is not that of the filter's text.
+        """
         if coarse and not all(box.coarse for box in self.boxes):
             raise SealInvalid(
                 "these keys have no coarse tokens",
                 hint="the key server's policy must allow them: `coarse = 2` for the holder, two levels wider",
             )
-        tokens = (_filled(groups, box, box.coarse if coarse else _exact(box)) for box in self.boxes)
-        return RoutingTokens(self.realm, self.epoch, tuple(tokens))
+        boxes = (filled(groups, box.coarse if coarse else box.exact) for box in self.boxes)
+        found = {_encode_box(groups, box): box for box in boxes}
+        return RoutingTokens(self.realm, self.epoch, tuple(found[encoded] for encoded in sorted(found)))
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -141,7 +156,7 @@ class RoutingTokens:
     def encode(self, groups: Groups) -> bytes:
         """Return the encoded keys."""
         head = _HEAD.pack(VERSION, _ROUTING, self.realm, self.epoch, 0, len(self.boxes), len(self.boxes[0]))
-        return head + b"".join(_encode_tokens(groups, box) for box in self.boxes)
+        return head + b"".join(_encode_box(groups, box) for box in self.boxes)
 
     @classmethod
     def decode(cls, groups: Groups, encoded: bytes) -> RoutingTokens:
@@ -177,11 +192,14 @@ class _Reader:
             raise KeyInvalid("more credentials than are ever issued")
         return found
 
-    def coarse(self, rows: int) -> Tokens:
+    def seed(self) -> bytes:
+        return self._take(FILLER_SEED_BYTES)
+
+    def coarse(self, rows: int) -> tuple[TokenRow, ...]:
         (given,) = self._take(1)
         if given > 1:
             raise KeyInvalid("keys of an impossible shape")
-        return tuple(self.tokens() for _ in range(rows)) if given else ()
+        return tuple(TokenRow(self.tokens(), self.seed()) for _ in range(rows)) if given else ()
 
     def tag_key(self) -> G1:
         try:
@@ -223,31 +241,16 @@ class _Reader:
         return taken
 
 
-def _exact(box: SubscriberBox) -> Tokens:
-    return tuple(tuple(part.s3 for _, part in row) for row in box.rows)
-
-
-def _filled(groups: Groups, box: SubscriberBox, tokens: Tokens) -> Tokens:
-    """Return the tokens of each row, filled to one power of two, in an order that tells nothing."""
-    encode = groups.g2.encode
-    most = max(map(len, tokens))
-    filled = 1 << (most - 1).bit_length()
-    secret = encode(box.s4)
-    rows = []
-    for number, row in enumerate(tokens):
-        places = (place.to_bytes(2, "big") for place in range(len(row), filled))
-        labels = (digest(b"filler", secret, bytes((number,)), place) for place in places)
-        fillers = [groups.hash_to_g2(label, TO_G2) for label in labels]
-        rows.append(tuple(sorted([*row, *fillers], key=encode)))
-    return tuple(rows)
-
-
 def _sizes(boxes: tuple[Rows[K], ...] | list[Rows[K]]) -> tuple[int, int]:
     return len(boxes), len(boxes[0])
 
 
-def _encode_tokens(groups: Groups, tokens: Tokens) -> bytes:
-    return b"".join(b"".join([_COUNT.pack(len(row)), *map(groups.g2.encode, row)]) for row in tokens)
+def _encode_box(groups: Groups, tokens: Tokens) -> bytes:
+    return b"".join(_encode_tokens(groups, row) for row in tokens)
+
+
+def _encode_tokens(groups: Groups, tokens: Sequence[G2]) -> bytes:
+    return b"".join([_COUNT.pack(len(tokens)), *map(groups.g2.encode, tokens)])
 
 
 def _encode_rows(rows: Rows[K], encode: Callable[[K], bytes]) -> bytes:

@@ -35,8 +35,12 @@ _LENGTH: Final = Struct(">I")
 
 
 def deposit(groups: Groups, keys: Iterable[RoutingTokens]) -> bytes:
-    """Encode the deposit of a subscription, newest epochs first; raise SealInvalid if it is too large."""
-    encoded = [each.encode(groups) for each in sorted(keys, key=lambda each: -each.epoch)]
+    """Encode the deposit of a subscription, newest epochs first; raise SealInvalid if it is too large.
+
+    The same grants give the same deposit, also if their keys were issued again or added in another order.
+    """
+    epochs = {each.encode(groups): each.epoch for each in keys}
+    encoded = sorted(epochs, key=lambda each: (-epochs[each], each))
     found = b"".join(_LENGTH.pack(len(each)) + each for each in encoded)
     if any(_LENGTH.size + len(each) > EPOCH_BYTES_MAX for each in encoded) or len(found) > DEPOSIT_BYTES_MAX:
         raise SealInvalid(

@@ -61,6 +61,7 @@ def keys() -> Iterator[tuple[str, bytes]]:
         yield f"{label}-place", change(way + 5, 50, 2, b"\0\x7f")
         yield f"{label}-realm", change(way + 5, 2, 1, b"\0")
         yield f"{label}-count", change(way + 5, 48, 2, b"\xff\xff")
+    yield "subscriber-keys-seed", change(6, len(named("subscriber keys")) - 32, 32, bytes(32))
     yield "parameters-cut", b"\3" + named("parameters")[:100]
     yield "parameters-identity", change(8, 1, 48, IDENTITY)
     yield "parameters-same", change(8, 0, 0)

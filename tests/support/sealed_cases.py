@@ -141,6 +141,8 @@ class _Reader:
             case "add publisher keys":
                 keys = PublisherKeys.decode(self._runner.groups, get(step["keys"]))
                 Sealer(self.ring.realm, keys.publisher).add(keys)
+            case "deposit":
+                return {"result": "deposited", "bytes": self.ring.deposit(step["kind"]).hex()}
             case "begin":
                 self.ring.begin(get(step["opening"]), **now)
             case "open":

@@ -9,15 +9,18 @@ One random s for all credentials of a set binds them: credentials of different s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from plait_core import Randomness
 
 from .backend import G1, G2
 from .combs import Comb, columns
-from .hashing import TO_G2
+from .hashing import TO_G2, derive, digest
 from .parameters import MasterSecret, Parameters, draw
+
+FILLER_SEED_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -81,6 +84,10 @@ class Issuer:
     def token(self, identity: bytes) -> G2:
         """Return S3 of one credential. It routes and opens nothing."""
         return self._groups.g2.power(self._groups.hash_to_g2(identity, TO_G2), self._master.psi)
+
+    def filler_seed(self, identities: Iterable[bytes]) -> bytes:
+        """Return the seed of the fillers that hide the tokens of these credentials: always the same for the same."""
+        return derive(self._master.seed, b"fillers", digest(b"row", *sorted(identities)), FILLER_SEED_BYTES)
 
     def _blinded(self, secret: G2, identity: bytes, randomness: Randomness) -> tuple[G2, G2]:
         """Return secret * F2(c)**y and G**y. F2(c)**y is one power of the generator, for f(c) is known."""

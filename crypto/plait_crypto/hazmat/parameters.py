@@ -93,7 +93,7 @@ class MasterSecret:
     psi: int
     g2_alpha: G2
     seed: bytes
-    """Of the exponents of F's vector."""
+    """Of the exponents of F's vector, and of the seeds of fillers."""
 
     @cached_property
     def exponents(self) -> list[int]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from plait_crypto import Credential, SubscriberKeys
 from plait_crypto.hazmat import (
     Issuer,
     Scheme,
     set_up,
 )
 from plait_crypto.hazmat.hashing import TO_G2
+from plait_crypto.hazmat.issuing import FILLER_SEED_BYTES
+from plait_crypto.keys import SubscriberBox
 
 from .distinguishers import Knowledge
 from .exponent_groups import ExponentGroups
@@ -29,10 +32,16 @@ WHOLE, OTHER = "whole", "c"
 PUBLIC_F2: Final = "F2 is public"
 """The defect of format version 1: its parameters had the vector of F2."""
 
+FRESH_FILLERS: Final = "fillers are drawn anew for each issue"
+"""A defect of the first keys of version 2: their fillers came from S4."""
+
 ONE_EXPONENT: Final = "tags have CT2's exponent"
 """The other defect of version 1, which shows where one attribute guards events."""
 
 VALUES: Final = (WHOLE, "a", "b", OTHER)
+
+Filter: TypeAlias = Sequence[Sequence[str]]
+"""For each row, the values of its credentials."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,39 @@ class Draw:
         g1, g2 = self._held(party)
         token: Any = self._issuer.token(_identity(0, hidden))
         return Knowledge(g1, {**g2, "token": token}, {})
+
+    def of_deposits(self, party: str, filters: Sequence[Filter], at: int) -> Knowledge:
+        """Return what a broker and a party know together that see a deposit of a new issue for each of these filters.
+
+        All have a token for "a" in their first row. Its place in the first deposit is the hidden value. A later deposit
+        has the points first that were seen before, which everybody can arrange.
+        """
+        g1, g2 = self._held(party)
+        token: Any = self._issuer.token(_identity(0, "a"))
+        rows: list[list[Any]] = [list(self._issue(filter).routing(self._groups).boxes[0][0]) for filter in filters]
+        rows[0].remove(token)
+        rows[0].insert(at, token)
+        seen: dict[Any, int] = {}
+        for number, row in enumerate(rows):
+            for point in row:
+                seen.setdefault(point, len(seen))
+            arranged = enumerate(sorted(row, key=seen.__getitem__))
+            g2 |= {f"point {place} of deposit {number}": point for place, point in arranged}
+        return Knowledge(g1, g2, {})
+
+    def _issue(self, filter: Filter) -> SubscriberKeys:
+        """Issue keys for a filter of one conjunction."""
+        binding, s4 = self._issuer.binding(self._rng)
+        rows: list[Any] = []
+        seeds = []
+        for row, values in enumerate(filter):
+            identities = [_identity(row, value) for value in values]
+            parts = [self._issuer.subscriber_part(binding, each, self._rng) for each in identities]
+            rows.append(tuple((Credential(0, each), part) for each, part in zip(identities, parts, strict=True)))
+            seeds.append(self._issuer.filler_seed(identities))
+        if self._setting.defect == FRESH_FILLERS:
+            seeds = [self._rng.randbytes(FILLER_SEED_BYTES) for _ in seeds]
+        return SubscriberKeys(bytes(32), 0, (SubscriberBox(s4, tuple(rows), tuple(seeds)),))
 
     def _held(self, party: str) -> tuple[dict[str, int], dict[str, int]]:
         """Return the elements of both groups that a party has beside events."""

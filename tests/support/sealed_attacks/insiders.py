@@ -29,7 +29,7 @@ def credentials(scene: Scene) -> Cases:
             renamed = tuple((label, key) for _, key in box.rows[row])
             wholes = scene.issue("true").boxes[0]
             rows = tuple(renamed if at == row else wholes.rows[at] for at in range(2))
-            keys = SubscriberKeys(issued.realm, 0, (SubscriberBox(box.s4, rows),)).encode(scene.groups)
+            keys = SubscriberKeys(issued.realm, 0, (replace(box, rows=rows),)).encode(scene.groups)
             comment = f"a key of another {name}, said to be of the event's at place {place}"
             cases.reader("relabelled", comment, "not_covered", opening(scene.base), keys=(keys,))
             clear = {name: BASE[name]}
@@ -37,12 +37,12 @@ def credentials(scene: Scene) -> Cases:
             comment += "; the attribute is in the clear, so that no tag is tested"
             cases.reader("relabelled", comment, NO, opening(whole, clear), keys=(keys,))
     whole_of = tuple(((Credential(0, b""), key),) for ((_, key),) in box.rows)
-    keys = SubscriberKeys(issued.realm, 0, (SubscriberBox(box.s4, whole_of),)).encode(scene.groups)
+    keys = SubscriberKeys(issued.realm, 0, (replace(box, rows=whole_of),)).encode(scene.groups)
     cases.reader(
         "relabelled", "keys of level 3 and sell, said to be of everything", NO, opening(scene.base), keys=(keys,)
     )
     everything = scene.issue("true").boxes[0]
-    crossed = SubscriberBox(everything.s4, (everything.rows[1], everything.rows[0]))
+    crossed = replace(everything, rows=everything.rows[::-1], seeds=everything.seeds[::-1])
     keys = SubscriberKeys(issued.realm, 0, (crossed,)).encode(scene.groups)
     cases.reader("relabelled", "keys of the whole attributes, rows exchanged", NO, opening(scene.base), keys=(keys,))
     tomorrow = replace(scene.issue("true", epoch=1), epoch=0).encode(scene.groups)
@@ -75,12 +75,12 @@ def mixed(scene: Scene) -> Cases:
 
     a, b, c, d = (keys.boxes[0] for keys in (one, two, three, four))
     for name, s4 in (("first", a.s4), ("second", b.s4), ("third", c.s4)):
-        pooled = SubscriberBox(s4, (a.rows[0], b.rows[1]))
+        pooled = SubscriberBox(s4, (a.rows[0], b.rows[1]), (a.seeds[0], b.seeds[1]))
         cases.reader("pooled", f"level 1 of one, buy of another, S4 of the {name}", NO, sealed, keys=ring(pooled))
     cases.reader("pooled", "both honest boxes", "not_covered", sealed, keys=ring(a, b))
-    cases.reader("pooled", "S4 of a set, all rows of another", NO, sealed, keys=ring(SubscriberBox(a.s4, c.rows)))
+    cases.reader("pooled", "S4 of a set, all rows of another", NO, sealed, keys=ring(replace(c, s4=a.s4)))
     cases.reader(
-        "pooled", "a row of another holder's set", NO, sealed, keys=ring(SubscriberBox(c.s4, (c.rows[0], d.rows[1])))
+        "pooled", "a row of another holder's set", NO, sealed, keys=ring(replace(c, rows=(c.rows[0], d.rows[1])))
     )
     level_1 = c.rows[0][0][1]
     level, side = a.rows[0][0], d.rows[1][0]
@@ -90,16 +90,16 @@ def mixed(scene: Scene) -> Cases:
         "S1 and S2 exchanged": replace(level[1], s1=level[1].s2, s2=level[1].s1),
     }
     for comment, key in parts.items():
-        box = SubscriberBox(a.s4, (((level[0], key),), ((Credential(0, b""), c.rows[1][0][1]),)))
+        box = replace(a, rows=(((level[0], key),), ((Credential(0, b""), c.rows[1][0][1]),)))
         cases.reader("pooled", f"{comment}, and the side of another", NO, sealed, keys=ring(box))
-        own = SubscriberBox(c.s4, (((level[0], replace(key, s1=level_1.s1, s2=level[1].s2)),), c.rows[1]))
+        own = replace(c, rows=(((level[0], replace(key, s1=level_1.s1, s2=level[1].s2)),), c.rows[1]))
         if comment == "S1 of another set":
             cases.reader("pooled", "S2 of another set in an own key", NO, sealed, keys=ring(own))
-    routing = SubscriberBox(c.s4, (((level[0], replace(level_1, s3=side[1].s3)),), c.rows[1]))
+    routing = replace(c, rows=(((level[0], replace(level_1, s3=side[1].s3)),), c.rows[1]))
     cases.reader("pooled", "S3 of another credential", "not_covered", sealed, keys=ring(routing))
     group = scene.groups.g2
     summed = replace(level_1, s1=group.multiply(level_1.s1, level[1].s1), s2=group.multiply(level_1.s2, level[1].s2))
-    box = SubscriberBox(group.multiply(c.s4, a.s4), (((level[0], summed),), d.rows[1]))
+    box = SubscriberBox(group.multiply(c.s4, a.s4), (((level[0], summed),), d.rows[1]), (c.seeds[0], d.seeds[1]))
     cases.reader("pooled", "products of two sets' keys", NO, sealed, keys=ring(box))
     return cases
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from struct import pack
 from typing import Any
 
 from plait_crypto import RoutingTokens, SubscriberKeys, deposit
+from plait_crypto.hazmat.issuing import FILLER_SEED_BYTES
 from plait_crypto.hazmat.parameters import PARAMETERS_BYTES
-from plait_crypto.keys import SubscriberBox
 
 from .points import bad_points
 from .scene import SCHEMAS, Scene
@@ -89,10 +90,37 @@ def keys(scene: Scene) -> Cases:
         INVALID,
         decoding("subscriber keys", flag[: coarse + 1]),
     )
+    _seeds(cases, issued, flag)
     _of_other_realms(cases, scene)
     _parameters(cases, scene)
     _schemas(cases)
     return cases
+
+
+def _seeds(cases: Cases, issued: SubscriberKeys, encoded: bytes) -> None:
+    """Add cases of seeds of fillers with which a deposit would show its tokens."""
+    size = FILLER_SEED_BYTES
+    end = len(encoded) - _coarse_bytes(issued) - 1
+    level, side, coarse = end - 2 * size, end - size, len(encoded) - size
+    seeds = [encoded[at : at + size] for at in (level, side, coarse)]
+    assert seeds[1:] == [issued.boxes[0].seeds[1]] * 2, "the whole side is in both rows"
+
+    def refused(attack: str, comment: str, data: bytes) -> None:
+        cases.plain(attack, f"subscriber keys: {comment}", INVALID, decoding("subscriber keys", data))
+
+    def replaced(at: int, seed: bytes) -> bytes:
+        return encoded[:at] + seed + encoded[at + size :]
+
+    refused("cut", "no seeds", encoded[:level] + encoded[end:])
+    refused("cut", "the first seed alone", encoded[:side] + encoded[end:])
+    refused("cut", "the second seed lacks a byte", encoded[: end - 1] + encoded[end:])
+    refused("cut", "no seed of the last coarse tokens", encoded[:coarse])
+    refused("lengthened", "a seed more than rows", encoded[:end] + seeds[0] + encoded[end:])
+    for comment, at in (("first", level), ("last coarse", coarse)):
+        refused("seed", f"the {comment} seed is zero", replaced(at, bytes(size)))
+    refused("seed", "one seed for two rows", replaced(level, seeds[1]))
+    refused("seed", "the seeds of two rows exchanged", encoded[:level] + seeds[1] + seeds[0] + encoded[end:])
+    refused("seed", "two seeds for the same tokens", replaced(coarse, seeds[2][:-1] + bytes((seeds[2][-1] ^ 1,))))
 
 
 def deposits(scene: Scene) -> Cases:
@@ -133,6 +161,7 @@ def deposits(scene: Scene) -> Cases:
     )
     told("routed", "two epochs, one of which is the event's", ["fits"], deposited("level == 1", epoch=1) + fits)
     told("routed", "the shape of another schema", ["undecided"], _renamed(scene, deposited("true", "slots")))
+    _made(cases, scene)
     length = int.from_bytes(fits[:4], "big")
     bad: dict[str, bytes] = {
         "two bytes": b"\0\0",
@@ -173,6 +202,33 @@ def deposits(scene: Scene) -> Cases:
     return cases
 
 
+def _made(cases: Cases, scene: Scene) -> None:
+    """Add cases of the deposits that readers make of their keys."""
+
+    def made(comment: str, *filters: str, realm: str = "two rows", kind: str = "exact", **more: Any) -> None:
+        keys = tuple(scene.issue(filter, realm, **more).encode(scene.groups) for filter in filters)
+        cases.reader("deposited", comment, "deposited", {"do": "deposit", "kind": kind}, realm=realm, keys=keys)
+
+    two_levels = "level between 1 and 2 and side == 'buy'"
+    made("two tokens of one row, a token and a filler of the other", two_levels)
+    made("another issue of the same filter: the same bytes", two_levels)
+    made("both issues on one ring: the same bytes", two_levels, two_levels)
+    made("the only filler of a row", "price >= 1 and price < 3 and symbol == 'IBM'", realm="quotes")
+    made(
+        "three fillers of the same row, that one among them",
+        "price >= 1 and price < 7 and symbol == 'IBM'",
+        realm="quotes",
+    )
+    made("two boxes, in the order of their bytes", "level == 1 or level == 2")
+    made("the same boxes, written the other way", "level == 2 or level == 1")
+    made("boxes whose wider tokens are equal: one box", "level == 0 or level == 1", kind="coarse", coarse=1)
+    made("no tokens", two_levels, kind="nothing")
+    both = (scene.issue("level == 1", epoch=epoch).encode(scene.groups) for epoch in (0, 1))
+    cases.reader(
+        "deposited", "two epochs, the newest first", "deposited", {"do": "deposit", "kind": "exact"}, keys=(*both,)
+    )
+
+
 def _of_other_realms(cases: Cases, scene: Scene) -> None:
     """Add cases of whole keys of other realms, on a ring."""
 
@@ -183,7 +239,8 @@ def _of_other_realms(cases: Cases, scene: Scene) -> None:
     adding("add keys", "of other parameters", scene.issue("true", "other parameters").encode(groups))
     adding("add keys", "of another schema", scene.issue("true", "quotes").encode(groups))
     foreign = scene.issue("level == 1")
-    fewer = SubscriberKeys(mine, 0, (SubscriberBox(foreign.boxes[0].s4, foreign.boxes[0].rows[:1]),))
+    box = foreign.boxes[0]
+    fewer = SubscriberKeys(mine, 0, (replace(box, rows=box.rows[:1], seeds=box.seeds[:1]),))
     adding("add keys", "a row less than the schema", fewer.encode(groups))
     there = SubscriberKeys(mine, 0, scene.issue("price < 2", "quotes").boxes)
     adding("add keys", "a place that the schema does not have", there.encode(groups))
@@ -281,7 +338,7 @@ def _after(encoded: bytes, first: int, what: str) -> int:
 
 
 def _coarse_bytes(issued: SubscriberKeys) -> int:
-    return sum(2 + 96 * len(row) for row in issued.boxes[0].coarse)
+    return sum(2 + 96 * len(row.tokens) + FILLER_SEED_BYTES for row in issued.boxes[0].coarse)
 
 
 def _framed(data: bytes) -> bytes:

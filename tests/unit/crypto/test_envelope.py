@@ -105,7 +105,8 @@ def test_four_parties_that_pool_their_keys_open_nothing_more() -> None:
         ring = Keyring(world.realm)
         for own in parties[:3]:
             ring.add(own)
-        ring.add(SubscriberKeys(party.realm, party.epoch, (SubscriberBox(party.boxes[0].s4, (area, location)),)))
+        box = party.boxes[0]
+        ring.add(SubscriberKeys(party.realm, party.epoch, (SubscriberBox(box.s4, (area, location), box.seeds),)))
         refused(world, ring, sealed)
     ring = Keyring(world.realm)
     ring.add(parties[3])

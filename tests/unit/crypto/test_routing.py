@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sealed_world import HOUR_US, World, areas, quotes
+from sealed_world import HOUR_US, World, areas, foundations, quotes
 
 from plait_core import parse
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import Fit, opening_of
 from plait_crypto import (
+    Authority,
     Draft,
     KeyInvalid,
     Keyring,
@@ -24,6 +25,7 @@ from plait_crypto import (
     deposit,
 )
 from plait_crypto.attributes.credentials import WHOLE
+from plait_crypto.hazmat import MasterSecret
 from plait_crypto.routing import deposited
 
 FILTER = "area < 16 and location == 'London' or area == 99"
@@ -82,16 +84,84 @@ def test_a_deposit_tells_neither_places_nor_which_attributes_are_constrained(wor
             assert encoded == sorted(set(encoded))
 
 
-def test_what_fills_a_deposit_is_the_same_until_the_keys_change(world: World) -> None:
-    """Otherwise two deposits of one subscription would show which points are in both."""
-    keys = world.keys("area between 1 and 6")
-    first = deposit(world.groups, [keys.routing(world.groups)])
-    restarted = SubscriberKeys.decode(world.groups, keys.encode(world.groups))
-    assert deposit(world.groups, [restarted.routing(world.groups)]) == first
-    other = world.keys("area between 1 and 6").routing(world.groups)
-    encode = world.groups.g2.encode
-    ours, theirs = ({encode(token) for token in keys_of.boxes[0][1]} for keys_of in (keys.routing(world.groups), other))
-    assert len(ours & theirs) == 1, "only the token of the whole location is the same in new keys"
+# --- fillers: what two deposits tell together -------------------------------------------------------------------------
+
+FOUR, EIGHT = "area between 1 and 6", "area between 1 and 14"
+"""Conditions that need so many credentials. Fillers bring the other row to the same number."""
+
+
+def rows(world: World, filter: str) -> list[set[bytes]]:
+    """Return the points of each row of the only conjunction of a filter, which is issued anew."""
+    (box,) = world.keys(filter).routing(world.groups).boxes
+    return [set(map(world.groups.g2.encode, row)) for row in box]
+
+
+def tokens(world: World, filter: str, row: int) -> set[bytes]:
+    """Return the points of a row that are tokens, as a member with keys for the filter knows."""
+    return set(map(world.groups.g2.encode, world.keys(filter).boxes[0].exact[row].tokens))
+
+
+@pytest.mark.parametrize(
+    "filter", [FOUR, f"{EIGHT} and location == 'Paris'", f"{FOUR} and location == 'Paris' or {EIGHT}"]
+)
+def test_two_issues_of_one_filter_have_one_deposit(world: World, filter: str) -> None:
+    """Otherwise who sees both, as after a renewal, would see which points are in both: the tokens."""
+    one, two = deposits(world, filter, filter)
+    assert one == two
+    keys = world.keys(filter, holder="another")
+    decoded = SubscriberKeys.decode(world.groups, keys.encode(world.groups))
+    assert deposit(world.groups, [decoded.routing(world.groups)]) == one
+    replica = Authority(world.realm, MasterSecret.decode(world.groups, foundations()[1].encode()))
+    assert deposits(World(replica, Random(99)), filter) == [one]
+
+
+def test_keys_that_were_issued_again_leave_the_deposit_of_a_ring_alone(world: World) -> None:
+    filters = [FOUR, "location == 'Paris'"]
+    ring = world.reader(*filters)
+    before = ring.deposit()
+    for filter in filters:
+        ring.add(world.keys(filter))
+    assert ring.deposit() == before == world.reader(*reversed(filters)).deposit()
+
+
+def test_a_row_that_two_filters_have_in_common_is_the_same_in_both(world: World) -> None:
+    paris, london = (rows(world, f"{FOUR} and location == '{place}'") for place in ("Paris", "London"))
+    assert paris[0] == london[0]
+    assert not paris[1] & london[1]
+
+
+def test_a_row_in_a_larger_deposit_has_the_points_that_it_has_in_a_smaller_one(world: World) -> None:
+    """Else the tokens alone would be in both."""
+    four, eight = (rows(world, f"{area} and location == 'Paris'")[1] for area in (FOUR, EIGHT))
+    assert (len(four), len(eight)) == (4, 8)
+    assert four < eight
+
+
+def test_rows_that_overlap_share_their_tokens_and_no_filler(world: World) -> None:
+    """This is what deposits tell of the overlap of two filters. They cannot hide it (`fillers`)."""
+    one, other = "area between 1 and 6", "area between 2 and 9"
+    shared = rows(world, one)[0] & rows(world, other)[0]
+    assert shared == tokens(world, one, 0) & tokens(world, other, 0) != set()
+
+
+def test_fillers_are_of_one_epoch_and_one_master_secret(world: World) -> None:
+    filter = f"{FOUR} and location == 'Paris'"
+    now, elsewhere = rows(world, filter), rows(World.of(areas(), 2), filter)
+    world.now_us += 24 * HOUR_US
+    for row in range(2):
+        assert len(now[row] | elsewhere[row] | rows(world, filter)[row]) == 12
+
+
+def test_coarse_tokens_have_the_fillers_of_their_credentials(world: World) -> None:
+    """Coarse tokens of one filter can be the exact ones of another."""
+    asked = {"epoch": 0, "now_us": world.now_us, "randomness": world.rng, "coarse": 1}
+    fine = parse("area between 6 and 9 and location == 'Paris'")
+    coarse = world.authority.subscriber_keys("reader", fine, **asked).routing(world.groups, coarse=True)  # type: ignore[arg-type]
+    wide = world.keys("area between 4 and 11").routing(world.groups)
+    assert coarse.encode(world.groups) == wide.encode(world.groups)
+
+
+# --- results of tests -------------------------------------------------------------------------------------------------
 
 
 def test_results_of_tag_tests_are_cached(world: World) -> None:
@@ -171,8 +241,9 @@ def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.Mo
     assert (len(router._tags), len(router._deposits)) == (2, 2)
     keys = world.keys("area == 5").routing(world.groups)
     assert deposit(world.groups, [keys])
+    many = (RoutingTokens(keys.realm, epoch, keys.boxes) for epoch in range(DEPOSIT_BYTES_MAX // 100))
     with pytest.raises(SealInvalid, match="brokers take") as refused:
-        deposit(world.groups, [keys] * (DEPOSIT_BYTES_MAX // 100))
+        deposit(world.groups, many)
     assert 'deposit="coarse"' in refused.value.hint
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import plait_crypto
 from plait_crypto import Schema, envelope, keys, limits, plaintext, routing, sessions
-from plait_crypto.hazmat import ORDER, backend, capsule, hashing, parameters
+from plait_crypto.hazmat import ORDER, backend, capsule, hashing, issuing, parameters
 from plait_crypto.hazmat.scheme import signature_bytes
 
 ROOT = Path(__file__).parents[3]
@@ -98,6 +98,8 @@ def test_sizes_of_events_are_on_the_page(told: str) -> None:
         f"| public parameters | {parameters.PARAMETERS_BYTES:,} | version (1) = {parameters.VERSION}",
         f"| master secret | {parameters.MASTER_BYTES} | version (1) = {parameters.VERSION}",
         f"| head | {keys._HEAD.size} | version (1) = {keys.VERSION}",
+        f'`KDF(seed, "fillers", H("row", c...))`: {issuing.FILLER_SEED_BYTES} bytes',
+        f"a filler seed ({issuing.FILLER_SEED_BYTES}) for each row",
         f"1 to {limits.BOXES_MAX} boxes, 1 to {limits.ROWS_MAX} rows, at most {limits.CREDENTIALS_MAX} credentials",
         f"{limits.KEYS_BYTES_MAX >> 20} MiB in all",
         f"A place is below {limits.PLACES_MAX}, and a label has at most {limits.LABEL_BYTES_MAX:,} bytes",
