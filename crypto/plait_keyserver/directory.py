@@ -102,7 +102,7 @@ class Secrets:
             authority = CertificateAuthority(given["key"], given["pem"])
             times = int(given.get("decided_us", 0)), int(given.get("begins_us", 0))
             return cls(*_read_points(given, schema), authority, *times, former)
-        except (ValueError, TypeError, KeyError, PointInvalid):
+        except (ValueError, TypeError, KeyError, RecursionError, SealInvalid, PointInvalid):
             raise VaultClosed from None
 
     def rotated(self, now_us: int, randomness: Randomness, *, at_once: bool) -> Secrets:
@@ -298,8 +298,9 @@ def _points(realm: Realm, master: MasterSecret) -> Json:
 
 def _read_points(given: Mapping[str, Any], schema: Schema) -> tuple[Realm, MasterSecret]:
     groups = ArkworksGroups()
-    parameters = Parameters.decode(groups, b64decode(given["parameters"]))
-    return Realm(parameters, schema), MasterSecret.decode(groups, b64decode(given["master"]))
+    parameters, master = (b64decode(given[name], validate=True) for name in ("parameters", "master"))
+    secret = MasterSecret.decode(groups, master)
+    return Realm(Parameters.decode(groups, parameters), schema), secret
 
 
 def _serial(text: str) -> str:

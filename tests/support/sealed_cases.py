@@ -27,7 +27,7 @@ from plait_crypto import (
     SubscriberKeys,
     Unopenable,
 )
-from plait_crypto.hazmat import Groups, Parameters, PointInvalid, reference
+from plait_crypto.hazmat import Groups, MasterSecret, Parameters, PointInvalid, reference
 from plait_crypto.hazmat.hashing import digest
 from plait_crypto.hazmat.parameters import VECTOR
 from plait_crypto.routing import deposited
@@ -113,6 +113,8 @@ class Runner:
                 deposited(self.groups, encoded)
             case "parameters":
                 Parameters.decode(self.groups, encoded)
+            case "master secret":
+                MasterSecret.decode(self.groups, encoded)
             case "schema":
                 Schema.from_json(encoded.decode())
             case _:

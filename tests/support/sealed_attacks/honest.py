@@ -166,7 +166,7 @@ def honest(scene: Scene) -> Cases:
     cases.reader(
         "payload", "two payloads of a session", "opens", *({**payload, "payload": each} for each in payloads[:2])
     )
-    for what in ("publisher keys", "subscriber keys", "routing tokens", "parameters"):
+    for what in ("publisher keys", "subscriber keys", "routing tokens", "parameters", "master secret"):
         cases.plain("keys", what, "valid", decoding(what, scene.inputs.bytes[what]))
     cases.plain("keys", "an empty deposit", "valid", decoding("deposit", b""))
     assert Plaintext.decode(Plaintext({}, b"").encode()) == Plaintext({}, b"")

@@ -9,7 +9,7 @@ from typing import Any
 
 from plait_crypto import RoutingTokens, SubscriberKeys, deposit
 from plait_crypto.hazmat.issuing import FILLER_SEED_BYTES
-from plait_crypto.hazmat.parameters import PARAMETERS_BYTES
+from plait_crypto.hazmat.parameters import MASTER_BYTES, PARAMETERS_BYTES
 
 from .points import bad_points
 from .scene import SCHEMAS, Scene
@@ -93,6 +93,7 @@ def keys(scene: Scene) -> Cases:
     _seeds(cases, issued, flag)
     _of_other_realms(cases, scene)
     _parameters(cases, scene)
+    _master_secrets(cases, scene)
     _schemas(cases)
     return cases
 
@@ -283,6 +284,35 @@ def _parameters(cases: Cases, scene: Scene) -> None:
         for attack in ("identity", "wrong subgroup") if name != "g2" else tuple(bad_points(size)):
             if len(point := bad_points(size)[attack]) == size:
                 refused(attack, name, good[:at] + point + good[at + size :])
+
+
+def _master_secrets(cases: Cases, scene: Scene) -> None:
+    """Add cases of master secrets, as a vault has them."""
+    good = scene.inputs.bytes["master secret"]
+    assert len(good) == MASTER_BYTES
+
+    def refused(attack: str, comment: str, data: bytes) -> None:
+        cases.plain(attack, f"master secret: {comment}", "PointInvalid", decoding("master secret", data))
+
+    for count in (0, 1, 33, 65, 161, len(good) - 1):
+        refused("cut", f"the first {count} bytes", good[:count])
+    refused("lengthened", "a zero at the end", good + b"\0")
+    refused("lengthened", "twice", good + good)
+    for version in (0, 1, 3):
+        refused("head", f"version {version}", bytes((version,)) + good[1:])
+    order = scene.groups.order
+    for name, at in (("phi", 1), ("psi", 33)):
+        exponent = int.from_bytes(good[at : at + 32], "big")
+        for comment, value in {
+            "zero": 0,
+            "the order": order,
+            "the order more than it is": exponent + order,
+            "all ones": 2**256 - 1,
+        }.items():
+            refused("exponent", f"{name}, {comment}", good[:at] + value.to_bytes(32, "big") + good[at + 32 :])
+    for attack, point in bad_points(96).items():
+        if len(point) == 96:
+            refused(attack, "g2 ** alpha", good[:65] + point + good[161:])
 
 
 def _schemas(cases: Cases) -> None:

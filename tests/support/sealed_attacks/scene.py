@@ -67,6 +67,7 @@ class Scene:
         both = {"parameters": set_up(groups, self.rng), "other parameters": set_up(groups, self.rng)}
         for name, (parameters, _) in both.items():
             self.inputs.put(name, parameters.encode())
+        self.inputs.put("master secret", both["parameters"][1].encode())
         for name, schema, using in [
             *((name, schema, "parameters") for name, schema in SCHEMAS.items()),
             ("other parameters", SCHEMAS["two rows"], "other parameters"),

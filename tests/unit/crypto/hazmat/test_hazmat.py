@@ -375,31 +375,6 @@ def test_the_master_secret_knows_the_logarithms_that_the_parameters_hide() -> No
     assert FAST.g1.equal(found, parameters.in_g1(b"a credential"))
 
 
-def test_broken_parameters_and_secrets_are_refused() -> None:
-    parameters, master = foundations()
-    encoded, secret = parameters.encode(), master.encode()
-    for broken in (
-        b"",
-        encoded[:-1],
-        encoded + b"\0",
-        b"\1" + encoded[1:],
-        encoded[:1] + b"\xc0" + bytes(47) + encoded[49:],
-    ):
-        with pytest.raises(PointInvalid):
-            Parameters.decode(FAST, broken)
-    impossible = secret[:1] + ORDER.to_bytes(32, "big") + secret[33:]
-    for broken in (
-        b"",
-        secret[:-1],
-        b"\1" + secret[1:],
-        impossible,
-        secret[:1] + bytes(32) + secret[33:],
-        secret[:33] + bytes(32) + secret[65:],
-    ):
-        with pytest.raises(PointInvalid):
-            MasterSecret.decode(FAST, broken)
-
-
 def test_the_prepared_are_bounded() -> None:
     parameters, master = foundations()
     under = Scheme(parameters, credentials_kept=2, tag_key=master.tag_key)
