@@ -39,8 +39,8 @@ _reader = reader_for(EVENT_LIMITS)
 
 
 def case_files() -> list[str]:
-    """Return the names of the files of cases."""
-    return sorted(path.name for path in FOLDER.glob("*.json") if path.name not in NO_CASES)
+    """Return the names of the files of cases, with their folders."""
+    return sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.json") if path.name not in NO_CASES)
 
 
 def cases(name: str) -> list[dict[str, Any]]:

@@ -14,9 +14,9 @@ FIELD = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFF
 
 @cache
 def bad_points(size: int) -> dict[str, bytes]:
-    """Return encodings to refuse, by the attack."""
+    """Return encodings of a point's size to refuse, by the attack."""
     groups = ArkworksGroups()
-    good = groups.g1.encode(groups.g1.generator) if size == 48 else groups.g2.encode(groups.g2.generator)
+    good = _good(groups, size)
     return {
         "identity": b"\xc0" + bytes(size - 1),
         "identity with a sign": b"\xe0" + bytes(size - 1),
@@ -25,10 +25,21 @@ def bad_points(size: int) -> dict[str, bytes]:
         "all ones": b"\xff" * size,
         "not compressed": bytes((good[0] & 0x7F,)) + good[1:],
         "not below the modulus": _raised(groups, size),
+        "the modulus": ((0b100 << 381) | FIELD).to_bytes(48, "big") + bytes(size - 48),
         "off the curve": b"\x80" + bytes(size - 2) + b"\1",
         "wrong subgroup": _outside_g1() if size == 48 else _outside_g2(),
-        "short": good[:-1],
     }
+
+
+@cache
+def bad_encodings(size: int) -> dict[str, bytes]:
+    """Return all encodings to refuse, those of another size included."""
+    good = _good(ArkworksGroups(), size)
+    return {"nothing": b"", "short": good[:-1], "long": good + b"\0", **bad_points(size)}
+
+
+def _good(groups: ArkworksGroups, size: int) -> bytes:
+    return groups.g1.encode(groups.g1.generator) if size == 48 else groups.g2.encode(groups.g2.generator)
 
 
 def _raised(groups: ArkworksGroups, size: int) -> bytes:

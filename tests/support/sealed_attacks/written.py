@@ -8,7 +8,7 @@ from sealed_cases import INPUTS, Runner
 
 from plait_crypto.hazmat import ArkworksGroups
 
-from . import honest, in_sessions, insiders, of_keys, outsiders
+from . import changed, deposits, elsewhere, foundations, honest, in_sessions, keys, publishers, readers
 from .scene import Scene
 
 
@@ -16,20 +16,23 @@ def write(folder: Path) -> None:
     """Write the files of cases, with the results of the fast backend; fail where one is not the expected one."""
     scene = Scene()
     made = {
-        "keys.json": of_keys.keys(scene),
-        "deposits.json": of_keys.deposits(scene),
-        "points.json": outsiders.points(scene),
-        "cut.json": outsiders.cut(scene),
-        "flipped.json": outsiders.flipped(scene),
-        "moved.json": outsiders.moved(scene),
-        "clear.json": outsiders.clear(scene),
-        "time.json": outsiders.time(scene),
-        "realms.json": outsiders.realms(scene),
-        "credentials.json": insiders.credentials(scene),
-        "mixed.json": insiders.mixed(scene),
-        "signatures.json": insiders.signatures(scene),
-        "contents.json": insiders.contents(scene),
-        "sessions.json": in_sessions.sessions(scene),
+        "keys/keys.json": keys.keys(scene),
+        "keys/deposits.json": deposits.deposits(scene),
+        "keys/parameters.json": foundations.parameters(scene),
+        "keys/master_secrets.json": foundations.master_secrets(scene),
+        "keys/schemas.json": foundations.schemas(scene),
+        "outsiders/points.json": changed.points(scene),
+        "outsiders/cut.json": changed.cut(scene),
+        "outsiders/flipped.json": changed.flipped(scene),
+        "outsiders/moved.json": changed.moved(scene),
+        "outsiders/clear.json": changed.clear(scene),
+        "outsiders/time.json": elsewhere.time(scene),
+        "outsiders/realms.json": elsewhere.realms(scene),
+        "members/credentials.json": readers.credentials(scene),
+        "members/mixed.json": readers.mixed(scene),
+        "members/signatures.json": publishers.signatures(scene),
+        "members/contents.json": publishers.contents(scene),
+        "members/sessions.json": in_sessions.sessions(scene),
         "opens.json": honest.honest(scene),
     }
     (folder / INPUTS).write_text(scene.inputs.text())
@@ -37,7 +40,9 @@ def write(folder: Path) -> None:
     wrong = []
     for name, cases in made.items():
         try:
-            (folder / name).write_text(cases.text(runner))
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(cases.text(runner))
         except AssertionError as error:
             wrong.append(f"{name}: {error}")
     assert not wrong, "\n\n".join(wrong)

@@ -28,9 +28,9 @@ def test_secrets_survive_their_encoding(secrets: Secrets) -> None:
 
 
 def master_secrets() -> list[Any]:
-    """Return the cases of refused master secrets, by what is wrong with them."""
-    cases = [case for case in sealed_cases.cases("keys.json") if case["comment"].startswith("master secret: ")]
-    return [pytest.param(case["steps"][0]["bytes"], id=case["comment"][15:]) for case in cases]
+    """Return encodings of master secrets to refuse."""
+    cases = sealed_cases.cases("keys/master_secrets.json")
+    return [pytest.param(case["steps"][0]["bytes"], id=f"{case['attack']}, {case['comment']}") for case in cases]
 
 
 @pytest.mark.parametrize("encoded", master_secrets())
