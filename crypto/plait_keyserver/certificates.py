@@ -7,9 +7,13 @@ public key, no claim about the sender.
 from __future__ import annotations
 
 import ipaddress
+import os
+import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -116,6 +120,17 @@ def request_for(key: ec.EllipticCurvePrivateKey) -> str:
     """Return a certificate request for a key, PEM. It contains no name: the server knows the holder by the token."""
     request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
     return request.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def load_pair(context: ssl.SSLContext, key: str, certificate: str) -> None:
+    """Load a key and its certificate. The library reads only files; this one is deleted after reading."""
+    descriptor, name = tempfile.mkstemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)  # noqa: S108 - memory
+    try:
+        with open(descriptor, "w") as file:  # mkstemp makes it readable by this user alone
+            file.write(key + certificate)
+        context.load_cert_chain(name)
+    finally:
+        os.unlink(name)
 
 
 def _begun(

@@ -21,9 +21,8 @@ from plait_crypto.keyserver import Enrol, IssueKeys, Refusal, ShowRealm
 from plait_crypto.keyserver.limits import KNOWN_MAX, REPLY_BYTES_MAX
 from plait_crypto.keyserver.messages import KeyRequest, RequestInvalid, read_reply, request_line
 
-from .certificates import key_pem, new_key, request_for
+from .certificates import key_pem, load_pair, new_key, request_for
 from .private_files import write_private
-from .service import load_pair
 
 CONNECT_S: Final = 10.0
 """Seconds to connect. Another replica is tried then."""

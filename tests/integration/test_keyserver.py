@@ -28,7 +28,7 @@ from plait_crypto.keyserver.limits import REQUEST_BYTES_MAX
 from plait_keyserver import KeyClient, KeyDirectory, Membership
 from plait_keyserver.certificates import CertificateAuthority, key_pem, new_key, request_for
 from plait_keyserver.client import Identity, Unreachable
-from plait_keyserver.commands import keys
+from plait_keyserver.commands.keys import keys
 
 TREES = {"area": Numbers(IntRange(0, 127)), "side": OneOf.of("buy", "sell")}
 POLICY = """

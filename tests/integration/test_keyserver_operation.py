@@ -23,9 +23,9 @@ from plait_core.space import IntRange
 from plait_crypto import Draft, Numbers, SealError, Unopenable
 from plait_crypto.keyserver import Refusal
 from plait_keyserver import Identity, KeyDirectory, KeyService, Membership
-from plait_keyserver.commands import keys
+from plait_keyserver.commands.keys import keys
 from plait_keyserver.folders import folder_client, make_folder
-from plait_keyserver.service import CONNECTIONS_MAX, CONNECTIONS_PER_CALLER_MAX
+from plait_keyserver.server.service import CONNECTIONS_MAX, CONNECTIONS_PER_CALLER_MAX
 from plait_lab.benchmarks.measurement.key_server_load import run_load
 
 TREES = {"area": Numbers(IntRange(0, 127))}

@@ -13,7 +13,7 @@ from pathlib import Path
 from plait_crypto import Epochs, Schema
 from plait_crypto.attributes.credentials import Tree
 from plait_keyserver import KeyClient, KeyDirectory
-from plait_keyserver.directory import AUTHORITY
+from plait_keyserver.server.directory import AUTHORITY
 
 PASSPHRASE = "correct horse battery staple"
 

@@ -25,8 +25,8 @@ from plait_crypto import Epochs, Numbers, Schema
 from plait_crypto.keyserver.limits import REPLY_BYTES_MAX
 from plait_crypto.keyserver.messages import IssueKeys, request_line
 from plait_keyserver import KeyClient, KeyDirectory
-from plait_keyserver.directory import AUTHORITY
-from plait_keyserver.service import load_pair
+from plait_keyserver.certificates import load_pair
+from plait_keyserver.server.directory import AUTHORITY
 
 from .baselines import WrongAnswer
 

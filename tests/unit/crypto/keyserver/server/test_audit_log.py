@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plait_keyserver.audit_log import AUDIT, HEAD, NOTHING, AuditBroken, AuditLog
+from plait_keyserver.server.audit_log import AUDIT, HEAD, NOTHING, AuditBroken, AuditLog
 
 
 def written(path: Path, lines: int = 9, file_bytes_max: int = 10**6) -> AuditLog:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from plait_core.values import Json
 from plait_crypto import SealError
 
-from .private_files import FILE_MODE, sync_folder, write_private
+from ..private_files import FILE_MODE, sync_folder, write_private
 
 AUDIT: Final = "audit.jsonl"
 HEAD: Final = "audit.head"

@@ -37,9 +37,9 @@ from plait_crypto.keyserver import (
 )
 from plait_crypto.limits import EARLY_ENDS_MAX
 
+from ..certificates import CertificateAuthority
+from ..private_files import check_folder, private_folder, write_private
 from .audit_log import AuditLog
-from .certificates import CertificateAuthority
-from .private_files import check_folder, private_folder, write_private
 
 VAULT, POLICY, REVOKED, AUTHORITY = "vault.json", "policy.toml", "revoked.jsonl", "authority.pem"
 EPOCH_ENDS, ENROLMENTS, _LOCK = "epoch_ends.jsonl", "enrolments.json", ".lock"

@@ -16,7 +16,7 @@ from plait_core.filters import Constraint
 from plait_crypto import DEPOSIT_KINDS, DepositKind, Numbers, OneOf, Schema
 from plait_crypto.attributes.credentials import Tree
 
-from .folders import folder_client
+from ..folders import folder_client
 
 BROKER: Final = "broker"
 MEMBER: Final = "broker with another member"

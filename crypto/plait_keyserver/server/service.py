@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import ssl
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 from plait_core import Randomness
@@ -44,6 +41,7 @@ from plait_crypto.keyserver.limits import (
     SLICE_S,
 )
 
+from ..certificates import load_pair
 from .directory import KeyDirectory, Secrets
 
 CONNECTIONS_MAX: Final = 512
@@ -267,17 +265,6 @@ class KeyService:
         key, certificate = self._secrets.authority.certify_service(self._hosts, self._now_us())
         load_pair(context, key, certificate)
         return context
-
-
-def load_pair(context: ssl.SSLContext, key: str, certificate: str) -> None:
-    """Load a key and its certificate. The library reads only files; this one is deleted after reading."""
-    descriptor, name = tempfile.mkstemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)  # noqa: S108 - memory
-    try:
-        with open(descriptor, "w") as file:  # mkstemp makes it readable by this user alone
-            file.write(key + certificate)
-        context.load_cert_chain(name)
-    finally:
-        os.unlink(name)
 
 
 def _caller(writer: asyncio.StreamWriter) -> Caller:

@@ -19,12 +19,12 @@ from plait_core.values import Json
 from plait_crypto import KeyInvalid, PublisherKeys, RoutingTokens, Schema, SubscriberKeys
 from plait_crypto.hazmat import ArkworksGroups
 
-from .client import Identity, KeyClient
-from .directory import VAULT, KeyDirectory, Secrets
-from .folders import IDENTITY, make_folder
+from ..client import Identity, KeyClient
+from ..folders import IDENTITY, make_folder
+from ..private_files import private_folder, write_private
+from ..server.directory import VAULT, KeyDirectory, Secrets
 from .operating import PASSPHRASE, audit, epoch, now_us, revoke, rotate, trying
 from .passphrases import passphrase
-from .private_files import private_folder, write_private
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NEW_FILE: Final = click.Path(dir_okay=False, path_type=Path)

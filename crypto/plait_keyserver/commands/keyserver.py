@@ -16,9 +16,9 @@ import click
 
 from plait_core import PlaitError
 
-from .directory import KeyDirectory, Secrets
+from ..server.directory import KeyDirectory, Secrets
+from ..server.service import KeyService
 from .passphrases import passphrase
-from .service import KeyService
 
 DEFAULT_LISTEN: Final = "127.0.0.1:4679"
 """One port below the brokers' 4680: `plait up` counts upwards from there, two ports for each broker."""

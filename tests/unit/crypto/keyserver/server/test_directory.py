@@ -12,7 +12,7 @@ import sealed_cases
 from sealed_world import HOUR_US, NOON_US, areas
 
 from plait_crypto.keyserver import VaultClosed
-from plait_keyserver.directory import Secrets
+from plait_keyserver.server.directory import Secrets
 
 
 @pytest.fixture(scope="module")

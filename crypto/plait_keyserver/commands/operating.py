@@ -15,8 +15,8 @@ import click
 
 from plait_core import PlaitError
 
-from .audit_log import AuditBroken, AuditLog
-from .directory import EPOCH_ENDS, REVOKED, VAULT, KeyDirectory
+from ..server.audit_log import AuditBroken, AuditLog
+from ..server.directory import EPOCH_ENDS, REVOKED, VAULT, KeyDirectory
 from .passphrases import passphrase
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from sealed_world import EPOCHS
 from plait_core import parse
 from plait_core.space import IntRange
 from plait_crypto import Numbers, OneOf, Schema, Texts
-from plait_keyserver.exposure import BROKER, MEMBER, OBSERVER, Exposure, as_text, exposures
+from plait_keyserver.commands.exposure import BROKER, MEMBER, OBSERVER, Exposure, as_text, exposures
 
 SCHEMA = Schema(
     {"price": Numbers(IntRange(0, 1023)), "symbol": OneOf.of("IBM", "SAP", "XYZ"), "note": Texts()},

@@ -1,0 +1,1 @@
+"""The commands `plait keys`, `plait keyserver` and `plait exposure`, and where they read a passphrase."""

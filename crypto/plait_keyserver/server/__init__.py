@@ -1,0 +1,1 @@
+"""A key server: its directory, its audit log and its process."""
