@@ -119,13 +119,17 @@ class ReplyInbox:
 
     async def _open_reply(self, request: _Request, reply: Event, number: str) -> None:
         """Open a reply. One that does not open, or was sealed for another request, is ignored."""
-        from plait_crypto import Unopenable
+        from plait_crypto import SealError, Unopenable
 
         assert request.unseal is not None
         try:
             opened = await open_reply(request.unseal, reply)
         except Unopenable as error:
             logger.warning("a reply does not open: %s", error.why)
+            return
+        except SealError as error:  # the ring is closed, so no reply will open
+            if not request.future.done():
+                request.future.set_exception(error)
             return
         told = opened.headers
         if not request.future.done() and (told.get(REQUEST), told.get(ANSWERS)) == (number, self._token):

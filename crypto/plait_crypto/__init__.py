@@ -13,7 +13,7 @@ from .attributes.schema import Schema
 from .attributes.strings import Texts
 from .attributes.validity import Epochs
 from .authority import Authority
-from .errors import KeyInvalid, KeyMissing, KeyRefused, SealError, SealInvalid, Unopenable
+from .errors import KeyInvalid, KeyMissing, KeyRefused, RingClosed, SealError, SealInvalid, Unopenable
 from .keyring import Keyring
 from .keys import PublisherKeys, RoutingTokens, SubscriberKeys
 from .plaintext import Metadata, Opened
@@ -42,6 +42,7 @@ __all__ = [
     "PayloadSealer",
     "PublisherKeys",
     "Realm",
+    "RingClosed",
     "Router",
     "RoutingTokens",
     "Schema",

@@ -5,6 +5,7 @@
     │   ├── SealInvalid     caller: an event, filter or schema that cannot be sealed as requested
     │   ├── KeyMissing      caller: no publisher key here permits sealing this event
     │   ├── KeyRefused      caller: the authority issues no such key to this holder
+    │   ├── RingClosed      caller: a key ring that was closed with its membership
     │   ├── KeyInvalid      remote: bytes that are not a key or parameters of this version
     │   └── Unopenable      remote: an envelope that does not open here, for any reason
     └── ...
@@ -45,6 +46,13 @@ class KeyMissing(SealError):
 
 class KeyRefused(SealError):
     """The authority does not issue this key."""
+
+
+class RingClosed(SealError):
+    """A key ring that was closed with its membership. It neither seals nor opens."""
+
+    def __init__(self) -> None:
+        super().__init__("the key ring is closed", hint="close subscriptions and clients before their membership")
 
 
 class KeyInvalid(SealError):

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from plait_core import Attributes
 from plait_core.limits import DEPOSIT_BYTES_MAX
-from plait_crypto import DepositKind, Draft, Opened, PublisherKeys, Realm, SubscriberKeys, Unopenable
+from plait_crypto import DepositKind, Draft, Opened, PublisherKeys, Realm, RingClosed, SubscriberKeys, Unopenable
 
 from .client import Term, present
 from .rings import Clock, PublisherRing, SubscriberRing
@@ -27,6 +27,7 @@ class _Following(Generic[R]):
     def __init__(self, now_us: Clock) -> None:
         self._now_us = now_us
         self._rings: list[tuple[Term, R]] = []
+        self._closed = False
 
     @property
     def realm(self) -> Realm:
@@ -53,7 +54,8 @@ class _Following(Generic[R]):
         return len(self._rings) < len(before)
 
     def close(self) -> None:
-        """Close all rings."""
+        """Close all rings. They then neither seal nor open."""
+        self._closed = True
         for _, ring in self._rings:
             ring.close()
 
@@ -63,6 +65,8 @@ class _Following(Generic[R]):
 
     def _ring(self, term: Term, begin: Callable[[], R]) -> R:
         """Return the ring of a realm; begin it if there is none."""
+        if self._closed:
+            raise RingClosed
         for each, ring in self._rings:
             if each.realm is term.realm:
                 return ring

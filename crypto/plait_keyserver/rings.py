@@ -27,6 +27,7 @@ from plait_crypto import (
     PayloadSealer,
     PublisherKeys,
     Realm,
+    RingClosed,
     Sealer,
     SealInvalid,
     SessionSealer,
@@ -87,14 +88,14 @@ class _Ring(Generic[K]):
         self._busy = 0
 
     def close(self) -> None:
-        """Close the ring's thread. Running work completes."""
+        """Close the ring's thread. Running work completes; what waits, and all later calls, raise RingClosed."""
         self._closed = True
         if self._forgetting is not None:
             self._forgetting.cancel()
         if self._cleaning is not None:
             self._cleaning.cancel()
         if self._process == os.getpid():
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread.shutdown(wait=False)
 
     async def add(self, keys: K) -> None:
         """Add keys, for their epoch. They are dropped when its events are no longer accepted."""
@@ -108,8 +109,10 @@ class _Ring(Generic[K]):
         """Drop the keys of epochs that are over."""
         raise NotImplementedError
 
-    def _check_process(self) -> None:
-        """Begin anew in a process that was forked off."""
+    def _check_open(self) -> None:
+        """Raise RingClosed after `close`. Begin anew in a process that was forked off."""
+        if self._closed:
+            raise RingClosed
         if self._process != os.getpid():
             self._begin_process()
             with contextlib.suppress(RuntimeError):  # outside of a loop
@@ -135,12 +138,18 @@ class _Ring(Generic[K]):
 
     async def _run(self, work: Callable[[], R]) -> R:
         """Run `work` in the thread, in the order of the calls."""
-        self._check_process()
+        self._check_open()
         async with self._room:
+            self._check_open()  # it may be closed while this call waits for room
             self._busy += 1
-            running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+            running = asyncio.get_running_loop().run_in_executor(self._thread, self._unless_closed, work)
             running.add_done_callback(self._done)  # not when the caller gives up: the work still runs
             return await running
+
+    def _unless_closed(self, work: Callable[[], R]) -> R:
+        if self._closed:
+            raise RingClosed
+        return work()
 
     def _done(self, running: asyncio.Future[R]) -> None:
         self._busy -= 1
@@ -158,7 +167,7 @@ class PublisherRing(_Ring[PublisherKeys]):
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
-        self._check_process()
+        self._check_open()
         if not self._busy and self._payloads.cheap(draft, self._now_us()):
             return self._seal(draft)
         return await self._run(lambda: self._seal(draft))
@@ -237,7 +246,7 @@ class SubscriberRing(_Ring[SubscriberKeys]):
 
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
         """Open an event, or raise Unopenable."""
-        self._check_process()
+        self._check_open()
         if not self._busy and self._payloads.cheap(payload):
             return self._open(clear, payload, bound)
         return await self._run(lambda: self._open(clear, payload, bound))

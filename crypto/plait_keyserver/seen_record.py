@@ -17,7 +17,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from plait_crypto import Epochs, SealError, SealInvalid
+from plait_crypto import Epochs, RingClosed, SealError, SealInvalid
 from plait_crypto.envelope import SESSION_BYTES
 from plait_crypto.limits import SESSION_US_MAX
 
@@ -112,6 +112,8 @@ class Records:
 
     def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int]]:
         """Open the record of a durable subscription. Return the session and number of each event in it."""
+        if self._closed:
+            raise RingClosed
         if self._record is None:
             if self._folder is None:
                 raise SealInvalid(
@@ -129,12 +131,13 @@ class Records:
     def add(self, session: bytes, number: int, now_us: int) -> None:
         """Record an event of a session, if there is a record."""
         if self._closed:
-            raise SealInvalid("the ring is closed", hint="close subscriptions before their membership")
+            raise RingClosed
         if self._record is not None and session:
             self._record.add(session, number, now_us)
 
     def close(self) -> None:
         """Close the record."""
+        self._closed = True
         if self._record is not None:
             self._record.close()
-            self._record, self._closed = None, True
+            self._record = None

@@ -18,7 +18,7 @@ from plait.request_reply import OPENING_MAX, ReplyInbox, _Request
 from plait.sealing import SEALED
 from plait_core import parse
 from plait_core.wire.frame_types.session_frames import DURABLE
-from plait_crypto import Draft, Metadata, SealInvalid, SessionSealer, Unopenable
+from plait_crypto import Draft, Metadata, RingClosed, SealInvalid, SessionSealer, Unopenable
 from plait_keyserver import SubscriberRing, seen_record
 from plait_keyserver.client import Term
 from plait_keyserver.following import FollowingSubscriberRing
@@ -181,7 +181,7 @@ async def test_an_ack_that_cannot_be_recorded_can_be_repeated(realm: Realm, tmp_
             ring.settle = settle  # type: ignore[method-assign]
             event.ack()
         ring.close()
-        with pytest.raises(SealInvalid, match="closed"):
+        with pytest.raises(RingClosed, match="closed"):
             ring.settle(SESSION, 1)
     again = record(tmp_path, realm.clock.now_us)
     assert len(again.entries) == 1

@@ -21,6 +21,7 @@ from plait_broker import Broker, BrokerSettings, Caller, OpenGate, Persist, Prob
 from plait_broker import Close as CloseLink
 from plait_broker.pipeline.tag_test_worker import TagTestWorker
 from plait_core import parse
+from plait_crypto import RingClosed
 from plait_keyserver import PublisherRing, SubscriberRing
 
 plait.sync._new_loop().close()  # uvloop opens a pipe with its first loop, and keeps it for the life of the process
@@ -334,5 +335,14 @@ def test_sealed_events_without_asyncio(url: str) -> None:
                 time.sleep(0.01)
             assert [dict(event) for event in heard] == [london]
             assert heard[0].verified.publisher == 7
-        for ring in (sealing, opening):
-            ring.close()
+            for ring in (sealing, opening):
+                ring.close()
+            with pytest.raises(RingClosed):
+                client.publish(london, seal=plait.Seal(sealing))
+        with client.subscribe("area < 16", unseal=opening) as events:
+            others = PublisherRing(world.realm, 7, now_us=clock, randomness=chance)
+            client.run(others.add(world.authority.publisher_keys("p", 7, parse("true"), **asked)))
+            client.publish(london, seal=plait.Seal(others))
+            with pytest.raises(RingClosed):
+                events.next(20)
+            others.close()
