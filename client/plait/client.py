@@ -7,13 +7,12 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from plait_core import Event as CoreEvent
 from plait_core import Randomness, id_text, new_id
-from plait_core.values import REPLY
 
 from . import request_reply, sealing
 from .advertisement import Advertisement
@@ -94,16 +93,17 @@ class Client:
         policy, and notifies it. Use `confirm="subscribers"` to publish no faster than the subscribers read.
         """
         confirm: ConfirmLevel = "none"
-        timeout = None
+        seal, timeout = None, None
         if options:
             check_names("publish", options, PUBLISH_OPTIONS)
             confirm = options.get("confirm", "none")
             seal, timeout = options.get("seal"), timeout_s(options.get("timeout"))
-            if seal is not None:
-                event, payload, options = await self._sealed(seal, event, payload, options)
-        if self._session.publishes.full:
-            await self._driver.wait_for_room()
-        seq = self._enqueue(event, payload, options, confirm)
+        if seal is not None:
+            seq = await self._publish_sealed(seal, event, payload, options, confirm)
+        else:
+            if self._session.publishes.full:
+                await self._driver.wait_for_room()
+            seq = self._enqueue(event, payload, options, confirm)
         if confirm == "none":
             return fast_receipt((self._session.publisher, seq, None))
         try:
@@ -426,17 +426,40 @@ class Client:
         """Remove a subscription that has ended."""
         self._subscriptions.pop(subscription, None)
 
-    async def _sealed(
-        self, seal: object, event: object, payload: bytes, options: PublishOptions
-    ) -> tuple[object, bytes, PublishOptions]:
-        """Seal an event with its headers, lifetime and priority. Return what is sent in the clear around it."""
+    async def _publish_sealed(
+        self, seal: Seal, event: object, payload: bytes, options: PublishOptions, confirm: ConfirmLevel
+    ) -> int:
+        """Seal an event with its headers, lifetime and priority, and queue it. Return its sequence number.
+
+        Sealing draws a number of a session, and readers report a number that does not come. So all that may fail or
+        wait comes before sealing, and what fails after it nevertheless ends the session.
+        """
+        driver, publishes, limits = self._driver, self._session.publishes, (options.get("ttl"), options.get("deadline"))
         headers, priority = options.get("headers") or {}, options.get("priority", 0)
         check_priority(priority)
+        confirmation(confirm)
         CoreEvent.checked({}, headers=headers)
-        metadata = sealing.Metadata(lifetime_us(options.get("ttl"), options.get("deadline")), priority, headers)
-        event, payload = await sealing.sealed(seal, event, payload, self._session.publisher, metadata)
-        shown = {name: text for name, text in headers.items() if name == request_reply.REQUEST and REPLY in event}
-        return event, payload, {**options, "headers": shown or None}
+        lifetime_us(*limits)
+        draft, reply = sealing.drafted(seal, event, payload, self._session.publisher)
+        while True:
+            driver.check()
+            if publishes.full:
+                await driver.wait_for_room()
+            session = await seal.ring.session(draft)
+            if publishes.full or self._session.ended or session.realm is not seal.ring.realm:
+                continue  # it became so while the session began
+            left_us = lifetime_us(*limits)
+            sealed = sealing.sealed(session, draft, reply, sealing.Metadata(left_us, priority, headers))
+            if sealed is not None:
+                break
+        shown = {name: text for name, text in headers.items() if name == request_reply.REQUEST and reply}
+        around: EventOptions = {"priority": priority, "headers": shown or None}
+        around["ttl"] = timedelta(microseconds=left_us) if left_us else None
+        try:
+            return self._enqueue(*sealed, around, confirm)
+        except BaseException:
+            session.end()
+            raise
 
     def _enqueue(self, event: object, payload: bytes, options: EventOptions, confirm: ConfirmLevel = "none") -> int:
         """Check an event and put it into the publish queue. Return its sequence number."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -24,13 +24,14 @@ from plait_core.values import REPLY, is_name
 from .errors import ArgumentInvalid
 from .event import Event, Source, Verified, moment
 from .options.conversion import event_parts, plain_attributes
-from .options.rings import Seal, Unsealing
+from .options.rings import Seal, SealingSession, Unsealing
 from .options.settings import DepositKind
+from .options.validation import checked_payload
 from .protocol.session_holes import SessionHoles
 from .protocol.subscription_state import Arrival
 
 if TYPE_CHECKING:
-    from plait_crypto import Opened, Realm
+    from plait_crypto import Draft, Opened, Realm
 
     from .options.keyword_options import SubscribeOptions
 
@@ -50,27 +51,33 @@ class Metadata:
     headers: Mapping[str, str]
 
 
-async def sealed(
-    seal: object, event: object, payload: bytes, publisher: int, metadata: Metadata
-) -> tuple[Attributes, bytes]:
-    """Seal an event. Return the attributes and the payload that are sent."""
+def drafted(seal: object, event: object, payload: bytes, publisher: int) -> tuple[Draft, Attributes]:
+    """Return an event to seal, and the attribute by which brokers route it if it is a reply."""
     if not isinstance(seal, Seal):
         raise ArgumentInvalid(f"seal={seal!r:.80}", hint="give a plait.Seal")
     from plait_crypto import Draft
-    from plait_crypto import Metadata as SealedMetadata
 
     parts, payload = event_parts(event, payload)
     attributes = dict(plain_attributes(parts))
     if SEALED in attributes:
         raise EventInvalid(f"{SEALED} is Plait's own")
-    reply = {REPLY: attributes.pop(REPLY)} if REPLY in attributes else {}  # brokers route a reply by it
+    reply = {REPLY: attributes.pop(REPLY)} if REPLY in attributes else {}
+    hidden = _hidden(seal, attributes)
+    return Draft(attributes, checked_payload(payload), hidden=hidden, bound=_bound(publisher)), reply
+
+
+def sealed(
+    session: SealingSession, draft: Draft, reply: Attributes, metadata: Metadata
+) -> tuple[Attributes, bytes] | None:
+    """Seal an event at once. Return the attributes and the payload that are sent, or None if the session has ended."""
+    from plait_crypto import Metadata as SealedMetadata
+
     told = SealedMetadata(0, metadata.lifetime_us, metadata.priority, metadata.headers)
-    draft = Draft(attributes, bytes(payload), hidden=_hidden(seal, attributes), bound=_bound(publisher), metadata=told)
-    while True:
-        realm = seal.ring.realm
-        clear, parcel = await seal.ring.seal(draft)
-        if seal.ring.realm is realm:  # otherwise the master secret was rotated meanwhile
-            return {**clear, **reply, SEALED: realm.short_name.hex()}, parcel
+    found = session.seal(replace(draft, metadata=told))
+    if found is None:
+        return None
+    clear, parcel = found
+    return {**clear, **reply, SEALED: session.realm.short_name.hex()}, parcel
 
 
 def _hidden(seal: Seal, attributes: Attributes) -> Collection[str]:

@@ -21,7 +21,7 @@ from .realm import Realm
 from .routing import DEPOSIT_KINDS, DepositKind, Router, deposit
 from .sealed_payload import PayloadReader, PayloadSealer
 from .sealing import Draft, Sealed, Sealer
-from .sessions import SealedMember, SessionSealer
+from .sessions import SealedMember, SealingSession, SessionSealer
 
 __all__ = [
     "DEPOSIT_KINDS",
@@ -51,6 +51,7 @@ __all__ = [
     "Sealed",
     "SealedMember",
     "Sealer",
+    "SealingSession",
     "SessionSealer",
     "SubscriberKeys",
     "Texts",

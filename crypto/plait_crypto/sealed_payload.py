@@ -15,10 +15,10 @@ from plait_core.sealed_opening import SEALED_HEAD, SEALED_VERSION, opening_of
 from .envelope import MEMBER, SESSION_BYTES, kind_of
 from .errors import Unopenable, UnopenableReason
 from .keyring import Keyring
-from .limits import SESSIONS_OPENED_MAX, SESSIONS_SEALED_MAX
+from .limits import SESSIONS_OPENED_MAX
 from .plaintext import Opened
 from .sealing import Draft
-from .sessions import SessionSealer, session_name
+from .sessions import SealingSession, SessionSealer, session_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +48,22 @@ class PayloadSealer:
     """Seal events one by one as payloads, and number them. Not thread-safe."""
 
     def __init__(self, sessions: SessionSealer) -> None:
-        self._sessions = sessions
-        self._openings: OrderedDict[bytes, bytes] = OrderedDict()
+        self.sessions = sessions
         self._sequence = 0
-
-    def forget(self) -> None:
-        """Begin new sessions: this process is the child of a fork."""
-        self._sessions.forget()
-        self._openings.clear()
-
-    def cheap(self, draft: Draft, now_us: int) -> bool:
-        """Return whether sealing costs no pairing, because the event's session is in use."""
-        return self._sessions.ready(dict(draft.attributes), now_us)
 
     def seal(self, draft: Draft, *, now_us: int, randomness: Randomness) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload. The draft's own sequence number is ignored."""
-        numbered = replace(draft, sequence=self._sequence + 1)
-        (member,) = self._sessions.seal([numbered], now_us=now_us, randomness=randomness)
+        found = self.seal_in(self.sessions.begin(draft, now_us=now_us, randomness=randomness), draft, now_us)
+        assert found is not None, "a session in use takes an event"
+        return found
+
+    def seal_in(self, session: SealingSession, draft: Draft, now_us: int) -> tuple[Attributes, bytes] | None:
+        """Return clear attributes and the payload, or None if the session has ended."""
+        member = session.seal(replace(draft, sequence=self._sequence + 1), now_us)
+        if member is None:
+            return None
         self._sequence += 1
-        if member.opening is not None:
-            self._openings[member.session] = member.opening
-            if len(self._openings) > 2 * SESSIONS_SEALED_MAX:  # ended sessions are evicted first
-                self._openings.popitem(last=False)
-        self._openings.move_to_end(member.session)
-        return member.clear, SealedPayload(self._openings[member.session], member.envelope).encode()
+        return member.clear, SealedPayload(member.opening, member.envelope).encode()
 
 
 class PayloadReader:

@@ -48,6 +48,11 @@ class Draft:
         """Return the hidden attributes, and those in the clear."""
         return split(self.attributes, frozenset(self.attributes if self.hidden is None else self.hidden))
 
+    def checked(self) -> Attributes:
+        """Return all attributes as plain values; raise SealInvalid for what cannot be sealed as requested."""
+        hidden, clear = self.split()
+        return {**clear, **hidden}
+
     def contents(self, hidden: Attributes, now_us: int) -> Plaintext:
         """Return what is encrypted: hidden attributes, payload, and metadata with a publication time."""
         told = self.metadata

@@ -11,7 +11,7 @@ The price: a thief of the session's key can read the session, and a thief of its
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, TypeAlias
@@ -23,7 +23,7 @@ from plait_core import Attributes, Randomness
 
 from . import merkle
 from .envelope import OPENING, SESSION_BYTES, Member, MemberHead
-from .errors import SealError, SealInvalid
+from .errors import SealError
 from .hazmat.hashing import derive, digest
 from .limits import BATCH_MAX, SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_SEALED_MAX
 from .plaintext import Plaintext, bound_digest
@@ -39,24 +39,72 @@ _Key: TypeAlias = tuple[int, int, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class SealedMember:
-    """An event of a session: clear attributes and the envelope, and the session's opening if it is new."""
+    """An event of a session: clear attributes and the envelope, and the opening that its session begins with."""
 
     clear: Attributes
     envelope: bytes
     session: bytes
-    opening: bytes | None = None
+    opening: bytes
 
 
 @dataclass(slots=True)
-class _Session:
+class SealingSession:
+    """One session of a publisher. A number that was drawn is never drawn again, because it is a nonce."""
+
     name: bytes
     opening: bytes
-    cipher: ChaCha20Poly1305
-    signing: Ed25519PrivateKey
+    publisher: int
     until_us: int
-    used: int = 0
-    opening_sent: bool = False
-    waiting: list[_Waiting] = field(default_factory=list)
+    events_max: int
+    _cipher: ChaCha20Poly1305
+    _signing: Ed25519PrivateKey
+    _used: int = 0
+    _waiting: list[_Waiting] = field(default_factory=list)
+
+    def usable(self, now_us: int) -> bool:
+        """Return whether one more event can be sealed in it."""
+        return self._used < self.events_max and now_us < self.until_us
+
+    def end(self) -> None:
+        """Seal no more events in it. Readers then miss no number after those that were sent."""
+        self._used = self.events_max
+
+    def seal(self, draft: Draft, now_us: int) -> SealedMember | None:
+        """Seal an event whose values are those of the session. Return None, and draw no number, if it has ended."""
+        if not self.usable(now_us):
+            return None
+        self.encrypt(0, draft, now_us)
+        ((_, member),) = self.sign()
+        return member
+
+    def encrypt(self, place: int, draft: Draft, now_us: int) -> bool:
+        """Encrypt an event of a batch. Return whether the batch is full."""
+        hidden, clear = draft.split()
+        plain = draft.contents(hidden, now_us).encode()
+        clear_digest = bound_digest(clear, draft.bound)
+        head = MemberHead(self.name, self._used, self.publisher, draft.sequence)
+        self._used += 1  # the number is drawn: nothing fails from here on
+        head_bytes = head.encode()
+        body = self._cipher.encrypt(member_nonce(head.number), plain, head_bytes + clear_digest)
+        self._waiting.append(_Waiting(place, clear, head, member_leaf(head_bytes, clear_digest, body), body))
+        return len(self._waiting) == BATCH_MAX
+
+    def sign(self) -> list[tuple[int, SealedMember]]:
+        """Sign the batch. Return its events, each with its place."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return []
+        levels = merkle.grow([each.leaf for each in waiting])
+        signature = self._signing.sign(root_message(self.name, len(waiting), levels[-1][0]))
+        return [
+            (each.place, SealedMember(each.clear, member.encode(), self.name, self.opening))
+            for leaf, each in enumerate(waiting)
+            for member in (Member(each.head, leaf, len(waiting), merkle.proof(levels, leaf), signature, each.body),)
+        ]
+
+    def discard_batch(self) -> None:
+        """Forget the events that are not signed yet: the batch has failed, and a later one must not have them."""
+        self._waiting.clear()
 
 
 @dataclass(slots=True)
@@ -71,7 +119,10 @@ class _Waiting:
 
 
 class SessionSealer:
-    """Seal batches of a publisher's events in sessions, one for each vector of credentials."""
+    """Seal a publisher's events in sessions, one for each vector of credentials.
+
+    `begin` computes pairings, and may run in one thread while another one finds sessions and seals in them.
+    """
 
     def __init__(self, sealer: Sealer, *, events_max: int = SESSION_EVENTS_MAX, life_us: int = SESSION_US_MAX) -> None:
         assert 0 < events_max <= SESSION_EVENTS_MAX
@@ -79,85 +130,71 @@ class SessionSealer:
         self._sealer = sealer
         self._events_max = events_max
         self._life_us = life_us
-        self._sessions: OrderedDict[_Key, _Session] = OrderedDict()
+        self._sessions: OrderedDict[_Key, SealingSession] = OrderedDict()
 
     def openings(self) -> list[bytes]:
         """Return the openings of the sessions in use, for a reader that joined later."""
         return [session.opening for session in self._sessions.values()]
 
     def forget(self) -> None:
-        """Use no session any more. After a fork, two processes would use one session's numbers, which are nonces."""
+        """End all sessions. After a fork, two processes would use one session's numbers, which are nonces."""
+        for session in self._sessions.values():
+            session.end()
         self._sessions.clear()
 
-    def ready(self, attributes: Attributes, now_us: int) -> bool:
-        """Return whether an event with these attributes belongs to a session in use, and so costs no pairing."""
-        schema = self._sealer.realm.schema
-        try:
-            key = (schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(attributes))
-        except SealInvalid:
-            return False
-        session = self._sessions.get(key)
-        return session is not None and session.used < self._events_max and now_us < session.until_us
+    def find(self, draft: Draft, now_us: int) -> SealingSession | None:
+        """Return the session that an event can be sealed in without a pairing, or None."""
+        session = self._sessions.get(self._key(draft, now_us))
+        return session if session is not None and session.usable(now_us) else None
+
+    def begin(self, draft: Draft, *, now_us: int, randomness: Randomness) -> SealingSession:
+        """Return the session of an event. Begin it unless it is in use."""
+        session = self.find(draft, now_us)
+        if session is None:
+            session = self._sessions[self._key(draft, now_us)] = self._begin(draft, now_us, randomness)
+            if len(self._sessions) > SESSIONS_SEALED_MAX:  # none lives for long: the one that began first goes first
+                self._sessions.popitem(last=False)
+        return session
 
     def seal(self, drafts: Sequence[Draft], *, now_us: int, randomness: Randomness) -> list[SealedMember]:
         """Seal events in their order. Those of one session are signed together, at most BATCH_MAX."""
         sealed: dict[int, SealedMember] = {}
-        touched: dict[bytes, _Session] = {}
+        touched: dict[bytes, SealingSession] = {}
         try:
             for place, draft in enumerate(drafts):
-                session = self._encrypt(place, draft, now_us, randomness)
+                session = self.begin(draft, now_us=now_us, randomness=randomness)
                 touched[session.name] = session
-                if len(session.waiting) == BATCH_MAX:
-                    sealed.update(_sign(session))
+                if session.encrypt(place, draft, now_us):
+                    sealed.update(session.sign())
         except SealError:
             for session in touched.values():
-                session.waiting.clear()  # a later batch must not have the events of this one
+                session.discard_batch()
             raise
         for session in touched.values():
-            if session.waiting:
-                sealed.update(_sign(session))
+            sealed.update(session.sign())
         return [sealed[place] for place in range(len(drafts))]
 
-    def _encrypt(self, place: int, draft: Draft, now_us: int, randomness: Randomness) -> _Session:
-        hidden, clear = draft.split()
-        attributes = {**clear, **hidden}
-        plain = draft.contents(hidden, now_us).encode()
-        clear_digest = bound_digest(clear, draft.bound)
-        session = self._session(attributes, draft.sequence, now_us, randomness)
-        head = MemberHead(session.name, session.used, self._sealer.publisher, draft.sequence)
-        session.used += 1
-        head_bytes = head.encode()
-        body = session.cipher.encrypt(member_nonce(head.number), plain, head_bytes + clear_digest)
-        session.waiting.append(_Waiting(place, clear, head, member_leaf(head_bytes, clear_digest, body), body))
-        return session
-
-    def _session(self, attributes: Attributes, sequence: int, now_us: int, randomness: Randomness) -> _Session:
+    def _key(self, draft: Draft, now_us: int) -> _Key:
         schema = self._sealer.realm.schema
-        key = (schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(attributes))
-        session = self._sessions.get(key)
-        if session is None or session.used >= self._events_max or now_us >= session.until_us:
-            session = self._sessions[key] = self._begin(attributes, sequence, now_us, randomness)
-            if len(self._sessions) > SESSIONS_SEALED_MAX:
-                self._sessions.popitem(last=False)
-        self._sessions.move_to_end(key)
-        return session
+        return schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(draft.checked())
 
-    def _begin(self, attributes: Attributes, sequence: int, now_us: int, randomness: Randomness) -> _Session:
+    def _begin(self, draft: Draft, now_us: int, randomness: Randomness) -> SealingSession:
         """Begin a session.
 
         The opening hides all attributes of the schema, even those that its events have in the clear.
         """
         schema = self._sealer.realm.schema
-        guarding = {name: value for name, value in attributes.items() if name in schema.trees}
+        guarding = {name: value for name, value in draft.checked().items() if name in schema.trees}
         signing = Ed25519PrivateKey.from_private_bytes(randomness.getrandbits(256).to_bytes(32, "big"))
         end_us = schema.epochs.slot_end_us(schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us))
         until_us = min(now_us + self._life_us, end_us)
         terms = TERMS.pack(signing.public_key().public_bytes_raw(), until_us, self._events_max)
         envelope, secret = self._sealer.envelope(
-            OPENING, guarding, Plaintext(guarding, terms), sequence, bound_digest({}, b""), now_us, randomness
+            OPENING, guarding, Plaintext(guarding, terms), draft.sequence, bound_digest({}, b""), now_us, randomness
         )
-        opening = envelope.encode()
-        return _Session(session_name(opening), opening, session_cipher(secret), signing, until_us)
+        opening, cipher = envelope.encode(), session_cipher(secret)
+        name = session_name(opening)
+        return SealingSession(name, opening, self._sealer.publisher, until_us, self._events_max, cipher, signing)
 
 
 def session_name(opening: bytes) -> bytes:
@@ -183,20 +220,3 @@ def member_leaf(head: bytes, clear_digest: bytes, body: bytes) -> bytes:
 def root_message(session: bytes, leaves: int, root: bytes) -> bytes:
     """Return the message that a session's key signs for a batch."""
     return digest(b"batch", session, bytes((leaves,)), root)
-
-
-def _sign(session: _Session) -> Iterable[tuple[int, SealedMember]]:
-    waiting, session.waiting = session.waiting, []
-    levels = merkle.grow([each.leaf for each in waiting])
-    signature = session.signing.sign(root_message(session.name, len(waiting), levels[-1][0]))
-    return list(_signed(session, waiting, levels, signature))
-
-
-def _signed(
-    session: _Session, waiting: list[_Waiting], levels: list[list[bytes]], signature: bytes
-) -> Iterator[tuple[int, SealedMember]]:
-    for leaf, each in enumerate(waiting):
-        opening = None if session.opening_sent else session.opening
-        session.opening_sent = True
-        member = Member(each.head, leaf, len(waiting), merkle.proof(levels, leaf), signature, each.body)
-        yield each.place, SealedMember(each.clear, member.encode(), session.name, opening)

@@ -15,7 +15,7 @@ from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_crypto import DepositKind, Draft, Opened, PublisherKeys, Realm, RingClosed, SubscriberKeys, Unopenable
 
 from .client import Term, present
-from .rings import Clock, PublisherRing, SubscriberRing
+from .rings import Clock, PublisherRing, RingSession, SubscriberRing
 from .seen_record import Records
 
 R = TypeVar("R", PublisherRing, SubscriberRing)
@@ -82,6 +82,13 @@ class FollowingPublisherRing(_Following[PublisherRing]):
     async def add(self, term: Term, keys: PublisherKeys, begin: Callable[[], PublisherRing]) -> None:
         """Add keys of a realm for their epoch."""
         await self._ring(term, begin).add(keys)
+
+    async def session(self, draft: Draft) -> RingSession:
+        """Return the session to seal an event in, in the realm of the present time. Begin it if none is in use.
+
+        Raise KeyMissing if the keys do not cover the event.
+        """
+        return await self._present().session(draft)
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""

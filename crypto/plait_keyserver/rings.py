@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Final, Generic, TypeVar
 
 from plait_core import Attributes, Randomness
@@ -29,6 +30,7 @@ from plait_crypto import (
     Realm,
     RingClosed,
     Sealer,
+    SealingSession,
     SealInvalid,
     SessionSealer,
     SubscriberKeys,
@@ -165,25 +167,64 @@ class PublisherRing(_Ring[PublisherKeys]):
         self._payloads = PayloadSealer(SessionSealer(self._sealer))
         super().__init__(realm, now_us, randomness, "plait-sealing")
 
+    async def session(self, draft: Draft) -> RingSession:
+        """Return the session to seal an event in. Begin it if none is in use, behind what waits for the thread.
+
+        Raise KeyMissing if the keys do not cover the event.
+        """
+        self._check_open()
+        found = None if self._busy else self._payloads.sessions.find(draft, self._now_us())
+        return RingSession(self, await self._run(lambda: self._begin(draft)) if found is None else found)
+
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
+        while (found := (await self.session(draft)).seal(draft)) is None:
+            pass
+        return found
+
+    def seal_in(self, session: SealingSession, draft: Draft) -> tuple[Attributes, bytes] | None:
+        """Seal an event at once. Return None if the session has ended."""
         self._check_open()
-        if not self._busy and self._payloads.cheap(draft, self._now_us()):
-            return self._seal(draft)
-        return await self._run(lambda: self._seal(draft))
+        with self._numbering:
+            return self._payloads.seal_in(session, draft, self._now_us())
 
     def _begin_process(self) -> None:
         super()._begin_process()
-        self._payloads.forget()
+        self._numbering = Lock()  # clients with event loops of their own may share a ring
+        self._payloads.sessions.forget()
 
-    def _seal(self, draft: Draft) -> tuple[Attributes, bytes]:
-        return self._payloads.seal(draft, now_us=self._now_us(), randomness=self._randomness)
+    def _begin(self, draft: Draft) -> SealingSession:
+        return self._payloads.sessions.begin(draft, now_us=self._now_us(), randomness=self._randomness)
 
     def _add(self, keys: PublisherKeys) -> None:
         self._sealer.add(keys)
 
     def _forget(self) -> None:
         self._sealer.forget(self._now_us())
+
+
+class RingSession:
+    """A sealing session of a publisher's ring."""
+
+    def __init__(self, ring: PublisherRing, session: SealingSession) -> None:
+        self._ring = ring
+        self._session = session
+
+    @property
+    def realm(self) -> Realm:
+        """The realm that its events are sealed in."""
+        return self._ring.realm
+
+    def seal(self, draft: Draft) -> tuple[Attributes, bytes] | None:
+        """Seal the event that the session was requested for. Return None if the session has ended meanwhile.
+
+        Send the event, or call `end`: readers report a number that is missing between two others.
+        """
+        return self._ring.seal_in(self._session, draft)
+
+    def end(self) -> None:
+        """End the session: an event of it is not sent. The next one begins another session."""
+        self._session.end()
 
 
 class SubscriberRing(_Ring[SubscriberKeys]):

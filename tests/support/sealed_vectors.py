@@ -100,7 +100,7 @@ def envelopes(parameters: Parameters, master: MasterSecret) -> dict[str, Any]:
         "subscriber keys": reader.encode(groups).hex(),
         "routing tokens": reader.routing(groups).encode(groups).hex(),
         "envelope": sealed.envelope.hex(),
-        "opening": _short(members[0].opening or b""),
+        "opening": _short(members[0].opening),
         "members": [member.envelope.hex() for member in members],
     }
 

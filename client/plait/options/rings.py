@@ -14,12 +14,21 @@ if TYPE_CHECKING:
     from plait_crypto import Draft, Opened, Realm
 
 
+class SealingSession(Protocol):
+    """A sealing session that an event can be sealed in: the interface of RingSession."""
+
+    @property
+    def realm(self) -> Realm: ...
+    def seal(self, draft: Draft) -> tuple[Attributes, bytes] | None: ...
+    def end(self) -> None: ...
+
+
 class Sealing(Protocol):
     """A key ring that seals: the interface of PublisherRing."""
 
     @property
     def realm(self) -> Realm: ...
-    async def seal(self, draft: Draft) -> tuple[Attributes, bytes]: ...
+    async def session(self, draft: Draft) -> SealingSession: ...
 
 
 class Unsealing(Protocol):

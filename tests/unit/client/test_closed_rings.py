@@ -54,6 +54,15 @@ async def test_a_closed_ring_seals_and_opens_nothing_in_a_session_that_it_knows(
                 await subscription.next(timeout=20)
 
 
+async def test_a_session_that_was_found_before_the_end_seals_nothing_after_it(rings: Rings) -> None:
+    draft = Draft(LONDON)
+    session = await rings.sealing.session(draft)
+    assert session.seal(draft)
+    rings.close()
+    with pytest.raises(RingClosed):
+        session.seal(draft)
+
+
 async def test_what_waits_for_a_ring_is_told_that_it_was_closed(rings: Rings) -> None:
     sealed = [await rings.sealing.seal(Draft(event)) for event in (LONDON, PARIS)]
     sealing = [

@@ -31,8 +31,7 @@ class Scene:
             drafts.append(Draft({"side": side, "n": self.sequence}, b"p", self.sequence, **more))  # type: ignore[arg-type]
         return self.sessions.seal(drafts, now_us=self.world.now_us, randomness=self.world.rng)
 
-    def begin(self, opening: bytes | None, ring: Keyring | None = None) -> None:
-        assert opening is not None
+    def begin(self, opening: bytes, ring: Keyring | None = None) -> None:
         (ring or self.ring).begin(opening, now_us=self.world.now_us, randomness=self.world.rng)
 
     def open(self, member: SealedMember, ring: Keyring | None = None) -> int:
@@ -44,14 +43,25 @@ class Scene:
         assert str(caught.value) == "a sealed event that does not open here"
 
 
+def numbers(members: list[SealedMember]) -> list[int]:
+    """Return the numbers of events in their sessions. A session begins with 0."""
+    return [Member.decode(member.envelope).head.number for member in members]
+
+
 def test_a_session_has_one_opening_and_many_events() -> None:
     scene = Scene()
     members = scene.seal(200)
-    assert [member.opening is not None for member in members] == [True] + [False] * 199
+    assert numbers(members) == list(range(200))
+    assert {(member.session, member.opening) for member in members} == {(members[0].session, members[0].opening)}
     scene.begin(members[0].opening)
     assert [scene.open(member) for member in members] == list(range(1, 201))
     (more,) = scene.seal(1)
-    assert (more.opening, scene.open(more)) == (None, 201)
+    assert (more.session, scene.open(more)) == (members[0].session, 201)
+
+
+@pytest.mark.parametrize("count", [0, BATCH_MAX, 2 * BATCH_MAX, 2 * BATCH_MAX + 1])
+def test_full_batches_leave_nothing_over(count: int) -> None:
+    assert numbers(Scene().seal(count)) == list(range(count))
 
 
 def test_each_event_opens_without_the_others() -> None:
@@ -72,7 +82,7 @@ def test_a_session_is_of_one_vector_of_credentials() -> None:
         scene.begin(sells[0].opening)
     scene.refused(sells[0])
     both = scene.seal(1) + scene.seal(1, side="sell")
-    assert [member.opening for member in both] == [None, None]
+    assert [member.session for member in both] == [buys[0].session, sells[0].session]
     assert len(scene.sessions.openings()) == 2
 
 
@@ -98,19 +108,19 @@ def test_an_event_of_an_unknown_session_waits_for_its_opening() -> None:
 
 def test_a_session_ends_after_its_events_its_time_and_its_slot() -> None:
     scene = Scene(events_max=3, life_us=MINUTE_US)
-    assert [member.opening is None for member in scene.seal(7)] == [False, True, True, False, True, True, False]
+    members = scene.seal(7)
+    assert numbers(members) == [0, 1, 2, 0, 1, 2, 0]
+    assert len({member.session for member in members}) == 3
     scene.world.now_us += MINUTE_US
-    assert scene.seal(1)[0].opening is not None
+    assert numbers(scene.seal(2)) == [0, 1]
 
     world = World.of(quotes(slot_bits=3))
     sessions = SessionSealer(world.publisher())
     world.now_us = 15 * HOUR_US - 1
-    for expected in (True, False):
-        (member,) = sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)
-        assert (member.opening is not None) is expected
+    for expected in (0, 1):
+        assert numbers(sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)) == [expected]
     world.now_us += 1
-    (member,) = sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)
-    assert member.opening is not None
+    assert numbers(sessions.seal([Draft({"side": "buy"})], now_us=world.now_us, randomness=world.rng)) == [0]
 
 
 def test_events_after_the_end_of_their_session_are_refused() -> None:
@@ -156,7 +166,7 @@ def test_every_flipped_bit_of_nine_hundred_envelopes_is_refused(part: int) -> No
     scene = Scene()
     for number in range(100):
         members = scene.seal(1 + (part + number) % 7)
-        scene.begin(members[0].opening or scene.sessions.openings()[0])
+        scene.begin(members[0].opening)
         for bit in range(8 * len(members[-1].envelope)):
             flipped = bytearray(members[-1].envelope)
             flipped[bit // 8] ^= 1 << bit % 8
@@ -167,7 +177,6 @@ def test_every_flipped_bit_of_nine_hundred_envelopes_is_refused(part: int) -> No
 def test_a_flipped_opening_begins_nothing() -> None:
     scene = Scene()
     opening = scene.seal(1)[0].opening
-    assert opening is not None
     for place in range(0, len(opening), 3):
         flipped = bytearray(opening)
         flipped[place] ^= 1 << place % 8
@@ -230,7 +239,7 @@ def test_a_publisher_cannot_smuggle_other_attributes_into_a_session() -> None:
     (first,) = scene.seal(1)
     scene.begin(first.opening)
     (kept,) = scene.sessions._sessions.values()
-    scene.sessions._session = lambda *_: kept  # type: ignore[method-assign]
+    scene.sessions.begin = lambda *_, **__: kept  # type: ignore[method-assign]
     scene.refused(scene.seal(1, side="sell")[0])
     assert scene.open(scene.seal(1)[0]) == 3
 
@@ -241,7 +250,7 @@ def test_sessions_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> 
     scene = Scene("true")
     buy, sell = scene.seal(1)[0], scene.seal(1, side="sell")[0]
     assert len(scene.sessions.openings()) == 1
-    assert scene.seal(1)[0].opening is not None
+    assert scene.seal(1)[0].session != buy.session
     scene.begin(buy.opening)
     scene.begin(sell.opening)
     assert not scene.ring.knows(buy.envelope, buy.opening)
