@@ -20,7 +20,7 @@ from .benchmarks.chains.catalogue import OURS as CHAIN
 from .benchmarks.chains.chain import LONG
 from .benchmarks.chains.trials import Passed, flood_chain, running_chain
 from .benchmarks.groups import Group, Session
-from .benchmarks.measurement.peer_pairs import measured_pair
+from .benchmarks.measurement.peers.pairs import measured_pair
 from .benchmarks.measures import quartiles
 from .benchmarks.reports import Figure
 from .competitors.systems.catalogue import OURS

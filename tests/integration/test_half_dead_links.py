@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from plait_lab.benchmarks.measurement.overlay_healing import SQUARE
-from plait_lab.benchmarks.measurement.overlay_running import linked_overlay, traffic
+from plait_lab.benchmarks.measurement.overlay.healing import SQUARE
+from plait_lab.benchmarks.measurement.overlay.running import linked_overlay, traffic
 
 
 @pytest.mark.parametrize("flow", ["lost", "frozen"])

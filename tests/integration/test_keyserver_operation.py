@@ -26,7 +26,7 @@ from plait_keyserver import Identity, KeyDirectory, KeyService, Membership
 from plait_keyserver.commands.keys import keys
 from plait_keyserver.folders import folder_client, make_folder
 from plait_keyserver.server.service import CONNECTIONS_MAX, CONNECTIONS_PER_CALLER_MAX
-from plait_lab.benchmarks.measurement.key_server_load import run_load
+from plait_lab.benchmarks.measurement.sealed.key_server_load import run_load
 
 TREES = {"area": Numbers(IntRange(0, 127))}
 POLICY = """

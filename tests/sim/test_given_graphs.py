@@ -9,7 +9,7 @@ from plait_broker.overlay.transport.reliable_stream import DOUBT_S
 from plait_core.wire import encode_frame
 from plait_core.wire.frame_types.envelope_frames import envelop_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement
-from plait_lab.benchmarks.measurement.overlay_costs import measure_costs
+from plait_lab.benchmarks.measurement.overlay.costs import measure_costs
 from plait_lab.simulation.overlay.oracle import TableOracle
 from plait_lab.simulation.overlay.world import FORGET_S
 from plait_lab.simulation.overlay.worlds.given_graph import GivenGraph

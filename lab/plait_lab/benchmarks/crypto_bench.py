@@ -49,8 +49,8 @@ from plait_keyserver import PublisherRing, SubscriberRing
 
 from .groups import Group, Session
 from .measurement.baselines import WrongAnswer
-from .measurement.key_server_load import GARBAGE_PER_S, run_load
-from .measurement.seal_refusal_timing import refusals
+from .measurement.sealed.key_server_load import GARBAGE_PER_S, run_load
+from .measurement.sealed.refusal_timing import refusals
 from .reports import Figure, Target
 
 NOW_US = 1_000_000

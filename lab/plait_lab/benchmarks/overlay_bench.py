@@ -17,9 +17,9 @@ from .chains.catalogue import OURS, RIVALS
 from .chains.chain import LONG, Chain
 from .chains.trials import Passed, RunningChain, flood_chain, paced_chain, running_chain
 from .groups import Group, Session
-from .measurement import overlay_healing
 from .measurement.machine_stalls import MachineStalls
-from .measurement.overlay_healing import DETECT_S, FaultCost
+from .measurement.overlay import healing
+from .measurement.overlay.healing import DETECT_S, FaultCost
 from .measures import median, quartiles
 from .reports import Figure, Target
 
@@ -150,8 +150,8 @@ def _taken_part(row: ChainRow) -> Figure:
 
 def _faults(session: Session, attempts: Attempts) -> Iterator[Figure]:
     for what, fault, most_ms, repeats in (
-        ("broker on the way killed", overlay_healing.killed, CLOSED_MS, session.size(7, 1)),
-        ("broker on the way stopped", overlay_healing.stopped, SILENT_MS, session.size(5, 1)),
+        ("broker on the way killed", healing.killed, CLOSED_MS, session.size(7, 1)),
+        ("broker on the way stopped", healing.stopped, SILENT_MS, session.size(5, 1)),
     ):
         found: list[FaultCost] = []
         for repeat in range(repeats):
@@ -185,7 +185,7 @@ def _delays(session: Session, attempts: Attempts) -> Iterator[Figure]:
     wrong: list[int] = []
     for repeat in range(repeats):
         session.progress(f"a link becomes ten times as slow, {repeat + 1} of {repeats}")
-        if (found := attempts.measure(OURS.title, "a link becomes slow", overlay_healing.slowed)) is not None:
+        if (found := attempts.measure(OURS.title, "a link becomes slow", healing.slowed)) is not None:
             left.append(found[0])
             wrong.append(found[1])
     beside = {"median": median(left)}
@@ -193,7 +193,7 @@ def _delays(session: Session, attempts: Attempts) -> Iterator[Figure]:
     yield Figure(label, max(left, default=None), "s", Target("<=", 2), beside)
     seconds = session.size(round(NOISE_S), 5)
     session.progress(f"two ways with delays that vary by a half, for {seconds} s")
-    noise = attempts.measure(OURS.title, "delays that vary", lambda: overlay_healing.noisy(seconds))
+    noise = attempts.measure(OURS.title, "delays that vary", lambda: healing.noisy(seconds))
     label = "two ways as long, delays that vary by a half: changes of path in ten seconds"
     if noise is None:
         yield Figure(label, None, "at most", Target("<=", 1))

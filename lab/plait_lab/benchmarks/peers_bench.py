@@ -14,8 +14,8 @@ from typing import Final
 
 from ..attempts import Attempts
 from .groups import Group, Session
-from .measurement import twenty_peers
-from .measurement.peer_pairs import PAIRS, PairResult, measured_pair
+from .measurement.peers import group
+from .measurement.peers.pairs import PAIRS, PairResult, measured_pair
 from .reports import Figure, Target
 
 MODULES: Final = {"zenoh": "zenoh", "zeromq": "zmq"}
@@ -74,11 +74,9 @@ def _twenty(session: Session, attempts: Attempts) -> Iterator[Figure]:
     subscribers, seconds, rate = session.size(19, 5), session.size(10, 2), session.size(2000, 100)
     session.progress(f"{subscribers + 1} peers at {rate}/s")
     what = f"{subscribers + 1} peers"
-    outcome = attempts.measure(
-        PAIRS["plait"]().title, what, lambda: twenty_peers.measured_group(subscribers, seconds, rate)
-    )
+    outcome = attempts.measure(PAIRS["plait"]().title, what, lambda: group.measured_group(subscribers, seconds, rate))
 
-    def figure(measure: str, value: Callable[[twenty_peers.GroupOutcome], float], unit: str, target: Target) -> Figure:
+    def figure(measure: str, value: Callable[[group.GroupOutcome], float], unit: str, target: Target) -> Figure:
         return Figure(measure, None if outcome is None else value(outcome), unit, target)
 
     cold = f"{subscribers + 1} peer processes, from cold to subscribed"

@@ -1,8 +1,8 @@
 """Routing in simulated overlays: the cost of control messages, and the delay saved compared with a static tree.
 
-Messages are counted on each link in graphs of 60 brokers (`overlay_costs.py`). The second part plays each graph twice
-with the same events and slow links (`adaptive.py`, which plays fifty graphs and plots them). All time is virtual, so
-figures do not depend on the machine; the graphs follow from the seed.
+Messages are counted on each link in graphs of 60 brokers (`measurement/overlay/costs.py`). The second part plays each
+graph twice with the same events and slow links (`adaptive.py`, which plays fifty graphs and plots them). All time is
+virtual, so figures do not depend on the machine; the graphs follow from the seed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from statistics import fmean, median
 from ..experiments.tid import adaptive
 from ..experiments.tid.adaptive import EXPECTED, GraphRow, GraphTerms, Played
 from .groups import Group, Session
-from .measurement import overlay_costs
-from .measurement.overlay_costs import Costs
+from .measurement.overlay import costs
+from .measurement.overlay.costs import Costs
 from .reports import Figure, Target
 
 
@@ -29,12 +29,12 @@ GROUP = Group("routing", "Routing in simulated overlays", routing_figures)
 
 
 def _costs(session: Session) -> Iterator[Figure]:
-    graphs, brokers = session.size(3, 1), session.size(overlay_costs.BROKERS, 20)
-    links = session.size(overlay_costs.LINKS, 40)
+    graphs, brokers = session.size(3, 1), session.size(costs.BROKERS, 20)
+    links = session.size(costs.LINKS, 40)
     found: list[Costs] = []
     for number, seed in enumerate(_seeds(session, "costs", graphs), 1):
         session.progress(f"messages among {brokers} brokers, graph {number} of {graphs}")
-        found.append(overlay_costs.measure_costs(seed, brokers=brokers, links=links))
+        found.append(costs.measure_costs(seed, brokers=brokers, links=links))
     all_of_them = f"{graphs} graphs of {brokers} brokers and {links} links"
     flooding = max(one.advertisement_frames_on_a_link for one in found)
     frames = fmean(one.advertisement_frames for one in found)
@@ -44,9 +44,7 @@ def _costs(session: Session) -> Iterator[Figure]:
     )  # fmt: skip
     hops = {"hops of the trees": fmean(one.tree_hops for one in found)}
     updates = fmean(one.update_frames for one in found)
-    yield Figure(
-        f"the same: subscription that meets {overlay_costs.PUBLISHERS} publishers", updates, "messages", None, hops
-    )
+    yield Figure(f"the same: subscription that meets {costs.PUBLISHERS} publishers", updates, "messages", None, hops)
     beyond = max(one.update_frames_beyond_trees for one in found)
     yield Figure("the same: beyond one message a hop of each tree, worst", beyond, "messages", Target("<=", 0))
     answered = max(one.ack_frames / one.ack_hops for one in found)

@@ -17,10 +17,10 @@ from plait_lab.benchmarks.chains.catalogue import OURS, RIVALS, MosquittoChain, 
 from plait_lab.benchmarks.chains.chain import LONG, Chain
 from plait_lab.benchmarks.chains.trials import Passed, flood_chain, paced_chain, running_chain
 from plait_lab.benchmarks.groups import Session, find_groups
-from plait_lab.benchmarks.measurement import overlay_healing
 from plait_lab.benchmarks.measurement.machine_stalls import MachineStalls
-from plait_lab.benchmarks.measurement.overlay_healing import FaultCost, _longest_gap, _most_within
-from plait_lab.benchmarks.measurement.overlay_running import Seen, Traffic
+from plait_lab.benchmarks.measurement.overlay import healing
+from plait_lab.benchmarks.measurement.overlay.healing import FaultCost, _longest_gap, _most_within
+from plait_lab.benchmarks.measurement.overlay.running import Seen, Traffic
 from plait_lab.competitors.trials import TrialOutcome
 from plait_lab.failures import NothingMeasured
 
@@ -105,7 +105,7 @@ def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pyt
     monkeypatch.setattr(overlay_bench, "flood_chain", nothing)
     monkeypatch.setattr(overlay_bench, "paced_chain", lambda *_: Passed(one, (1.0, 1.0, 1.0)))
     for name in ("killed", "stopped", "slowed", "noisy"):
-        monkeypatch.setattr(overlay_healing, name, nothing)
+        monkeypatch.setattr(healing, name, nothing)
     figures = {
         figure.measure: figure.reached for figure in overlay_bench.overlay_figures(Session(1, True, lambda step: None))
     }
@@ -153,12 +153,12 @@ def test_every_chain_that_is_here_carries_events_from_end_to_end(chain: Chain) -
 
 
 def test_a_broker_killed_on_the_way_loses_nothing() -> None:
-    fault = overlay_healing.killed()
+    fault = healing.killed()
     assert fault.wrong == 0
     assert fault.longest_ms > 0
 
 
 def test_a_link_that_becomes_slow_is_left() -> None:
-    took_s, wrong = overlay_healing.slowed()
+    took_s, wrong = healing.slowed()
     assert wrong == 0
     assert took_s > 0

@@ -9,9 +9,9 @@ import pytest
 
 from plait_lab.benchmarks import peers_bench
 from plait_lab.benchmarks.groups import Session
-from plait_lab.benchmarks.measurement import peer_pairs, twenty_peers
 from plait_lab.benchmarks.measurement.baselines import WrongAnswer
-from plait_lab.benchmarks.measurement.peer_pairs import PairResult, Tally
+from plait_lab.benchmarks.measurement.peers import group, pairs
+from plait_lab.benchmarks.measurement.peers.pairs import PairResult, Tally
 from plait_lab.failures import NothingMeasured, TrialFailed
 
 SESSION = Session(1, True, lambda step: None)
@@ -28,9 +28,7 @@ def nothing(*_: object) -> PairResult:
 @pytest.fixture(autouse=True)
 def plait_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(
-        twenty_peers, "measured_group", lambda *_: twenty_peers.GroupOutcome(1.0, 0, 0, 0.1, 0.2, 100, 0)
-    )
+    monkeypatch.setattr(group, "measured_group", lambda *_: group.GroupOutcome(1.0, 0, 0, 0.1, 0.2, 100, 0))
 
 
 def reached() -> dict[str, float | None]:
@@ -45,10 +43,10 @@ def run_pair(monkeypatch: pytest.MonkeyPatch, result: PairResult) -> PairResult:
     def child(*_: str) -> AbstractContextManager[None]:
         return nullcontext()
 
-    monkeypatch.setattr(peer_pairs, "_child", child)
-    monkeypatch.setattr(peer_pairs, "_line", lambda child: next(lines))
-    monkeypatch.setattr(peer_pairs, "_go", lambda child: None)
-    return peer_pairs.measured_pair("plait", 9)
+    monkeypatch.setattr(pairs, "_child", child)
+    monkeypatch.setattr(pairs, "_line", lambda child: next(lines))
+    monkeypatch.setattr(pairs, "_go", lambda child: None)
+    return pairs.measured_pair("plait", 9)
 
 
 def test_the_group_continues_after_trials_that_measured_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +73,7 @@ def test_encrypted_links_are_compared_with_plain_ones_of_the_same_run(monkeypatc
 
 def test_twenty_peers_without_a_result_are_shown_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers_bench, "measured_pair", lambda *_: result_of(9))
-    monkeypatch.setattr(twenty_peers, "measured_group", nothing)
+    monkeypatch.setattr(group, "measured_group", nothing)
     figures = reached()
     assert sum(value is None for value in figures.values()) == 7
     assert figures["two peers at 1,000/s, delay p50"] == 50

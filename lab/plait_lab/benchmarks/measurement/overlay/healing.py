@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 from plait.commands.brokers.local_overlay import LocalOverlay
 from plait.commands.brokers.topologies import Graph
 
-from ...competitors.contender import loop_factory
-from .overlay_running import RATE, Seen, Traffic, linked_overlay, traffic
+from ....competitors.contender import loop_factory
+from .running import RATE, Seen, Traffic, linked_overlay, traffic
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from plait_keyserver import KeyClient, KeyDirectory
 from plait_keyserver.certificates import load_pair
 from plait_keyserver.server.directory import AUTHORITY
 
-from .baselines import WrongAnswer
+from ..baselines import WrongAnswer
 
 GARBAGE_PER_S: Final = 1000
 CONNECTIONS: Final = 10

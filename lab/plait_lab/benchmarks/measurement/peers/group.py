@@ -1,6 +1,6 @@
 """Twenty live peers, each a process: time to form a tree, completeness of delivery, and the cost of a peer's death.
 
-As a program it is a subscriber: `python -m plait_lab.benchmarks.measurement.twenty_peers ADDRESS`. It prints `open` and
+As a program it is a subscriber: `python -m plait_lab.benchmarks.measurement.peers.group ADDRESS`. It prints `open` and
 then answers requests line by line: its number of children, and which events of a range it lacks or received twice.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import plait
 
-from ...failures import NothingMeasured
+from ....failures import NothingMeasured
 
 SUBSCRIBERS: Final = 19
 CHILDREN: Final = 3

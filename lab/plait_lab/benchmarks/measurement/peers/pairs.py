@@ -1,6 +1,6 @@
 """Two processes without a broker, one publishing and one subscribing: Plait's peers, Zenoh's, and pyzmq's sockets.
 
-As a program it is one of the two: `python -m plait_lab.benchmarks.measurement.peer_pairs KEY publish | subscribe
+As a program it is one of the two: `python -m plait_lab.benchmarks.measurement.peers.pairs KEY publish | subscribe
 ADDRESS COUNT RATE`. The publisher prints `at ADDRESS`. The subscriber prints `open`, and at the end its results as
 JSON. Events have 128 bytes and begin with their scheduled time. Every contender passes bytes to a Python callback or
 iterator; none may lose any.
@@ -25,8 +25,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ...competitors.paced_publishing import IdleTimer, sleep_until
-from ...failures import NothingMeasured, TrialFailed
+from ....competitors.paced_publishing import IdleTimer, sleep_until
+from ....failures import NothingMeasured, TrialFailed
 
 EVENT_BYTES: Final = 128
 HOST: Final = "127.0.0.1"
@@ -165,7 +165,7 @@ class PlainPeers(PlaitPeers):
     def _plain_links() -> Iterator[None]:
         from plait_peer.server import PeerServer
 
-        from ...simulation.peers.links import new_plain_cipher
+        from ....simulation.peers.links import new_plain_cipher
 
         with patch("plait_peer.sdk_entry.PeerServer", partial(PeerServer, new_cipher=new_plain_cipher)):
             yield

@@ -18,8 +18,8 @@ from plait_crypto.envelope import Envelope, shape_text
 from plait_crypto.hazmat.backend import G1_BYTES
 from plait_crypto.hazmat.capsule import SEED_BYTES, TAG_BYTES
 
-from ..reports import Figure, Target
-from .baselines import WrongAnswer
+from ...reports import Figure, Target
+from ..baselines import WrongAnswer
 
 
 def refusals(

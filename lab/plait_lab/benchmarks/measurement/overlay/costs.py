@@ -1,4 +1,4 @@
-"""Control traffic in a simulated overlay of 60 brokers: python -m plait_lab.benchmarks.measurement.overlay_costs
+"""Control traffic in a simulated overlay of 60 brokers: python -m plait_lab.benchmarks.measurement.overlay.costs
 
 Counts frames on each link for one advertisement, one subscription that meets several publishers, and its withdrawal,
 and compares them with the bounds of the design.
@@ -16,7 +16,7 @@ from typing import Final
 from plait_core.wire.frame_types.frame_schema import Body
 from plait_core.wire.frame_types.overlay_frames import Advertisement, InterestAck, InterestUpdate
 
-from ...simulation.overlay.worlds.given_graph import GivenGraph
+from ....simulation.overlay.worlds.given_graph import GivenGraph
 
 BROKERS: Final = 60
 LINKS: Final = 120
@@ -124,7 +124,7 @@ def _hops(world: GivenGraph, at: int, to: int) -> Counter[tuple[int, int]]:
 def main(arguments: list[str] | None = None) -> int:
     """Measure some graphs and print them beside the bounds."""
     parser = argparse.ArgumentParser(
-        prog="python -m plait_lab.benchmarks.measurement.overlay_costs", description=__doc__
+        prog="python -m plait_lab.benchmarks.measurement.overlay.costs", description=__doc__
     )
     parser.add_argument("--graphs", type=int, default=5)
     options = parser.parse_args(arguments)

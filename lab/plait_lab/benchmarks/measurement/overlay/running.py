@@ -19,7 +19,7 @@ from plait.commands.brokers.local_overlay import BrokerOptions, Link, LocalOverl
 from plait.commands.brokers.topologies import Graph
 from plait.commands.terminal.failures import Failure
 
-from ...failures import NothingMeasured
+from ....failures import NothingMeasured
 
 TIMEOUT_S: Final = 30.0
 """Time for sent events to arrive."""

@@ -1,0 +1,1 @@
+"""Control traffic and the cost of faults in an overlay of brokers."""

@@ -1,0 +1,1 @@
+"""Live peers: two of them beside other systems, and twenty."""

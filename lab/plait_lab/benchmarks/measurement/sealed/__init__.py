@@ -1,0 +1,1 @@
+"""Sealed events: timing of refusals, and a key server under load."""
