@@ -2,8 +2,8 @@
 
 Reading order: `attributes` (credentials and the schema), `hazmat` (the scheme), `realm`, `keys`, `authority` (issues
 keys). One event: `envelope`, `plaintext`, `sealing`, `keyring`. Steady traffic: `merkle`, `sessions`,
-`session_readers`, `sealed_payload`. Then `routing` (tag tests of brokers) and `keyserver` (policy and requests). No I/O
-anywhere.
+`session_readers`, `seen_events`, `sealed_payload`. Then `routing` (tag tests of brokers) and `keyserver` (policy and
+requests). No I/O anywhere.
 """
 
 from .attributes.credentials import Credential

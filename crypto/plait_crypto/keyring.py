@@ -24,18 +24,16 @@ from .hazmat import Rejected, Scheme, SignatureInvalid, SubscriberPart
 from .hazmat.hashing import derive, digest
 from .hazmat.prepared import CREDENTIALS_KEPT
 from .keys import SubscriberBox, SubscriberKeys
-from .limits import EPOCH_KEYS_MAX, SESSION_EVENTS_MAX
+from .limits import EPOCH_KEYS_MAX
 from .plaintext import Opened, Plaintext, bound_digest
 from .realm import Realm
 from .routing import DepositKind, deposit
 from .sealing import KEY_BYTES, NONCE, body_digest, signed_message
+from .seen_events import SeenEvents
 from .session_readers import OpenSessions
 
 PUBLISHERS_MAX: Final = 65_536
 """Publishers of events with keys of their own, whose sequence numbers are remembered."""
-
-SESSIONS_SEEN_MAX: Final = 16_384
-"""Sessions whose numbers are remembered: 8 KB each at the most, and some bytes for a session of few events."""
 
 CLOCKS_DIFFER_US: Final = 5_000_000
 """Microseconds by which the clocks of publisher and reader may differ before an event counts as expired."""
@@ -51,8 +49,7 @@ class Keyring:
         self._scheme = Scheme(realm.parameters, credentials_kept)
         self._keys: list[SubscriberKeys] = []
         self._seen = DuplicateWindow(DUPLICATE_WINDOW, PUBLISHERS_MAX)
-        self._numbers = DuplicateWindow(SESSION_EVENTS_MAX, SESSIONS_SEEN_MAX)
-        """Numbers seen of each session. A window holds a whole session, so none is refused for being old."""
+        self._seen_in_sessions = SeenEvents()
         self._sessions = OpenSessions(realm)
         self.since_us = since_us
         """Events that were published earlier are refused as replays."""
@@ -76,6 +73,7 @@ class Keyring:
         first = self.realm.schema.epochs.taken_at(now_us)[0]
         self._keys = [keys for keys in self._keys if keys.epoch >= first]
         self._sessions.forget(now_us)
+        self._seen_in_sessions.forget(now_us - 2 * self.realm.schema.epochs.overlap_us)  # none opens after one overlap
 
     def epochs(self) -> set[int]:
         """Return the epochs of its keys."""
@@ -115,19 +113,26 @@ class Keyring:
         else:
             raise Unopenable
         self._check_time(opened, now_us)
-        seen = self._numbers if opened.session else self._seen
-        if seen.see(*_identity(opened)) in (Sighting.DUPLICATE, Sighting.STALE):
+        if not self._see(opened):
             raise Unopenable("replayed", _place(opened))
         return opened
 
+    def _see(self, opened: Opened) -> bool:
+        if opened.session:
+            return self._seen_in_sessions.see(opened.session, opened.number, opened.until_us)
+        return self._seen.see(opened.publisher, opened.sequence) not in (Sighting.DUPLICATE, Sighting.STALE)
+
     def forget_event(self, session: bytes, number: int) -> None:
         """Let an event of a session be opened again: its reader did not acknowledge it."""
-        self._numbers.forget(_source(session), number)
+        self._seen_in_sessions.unsee(session, number)
 
-    def remember(self, seen: Iterable[tuple[bytes, int]]) -> None:
-        """Take the record of all events that earlier processes have seen. Those are replays, and no others."""
-        for session, number in seen:
-            self._numbers.see(_source(session), number)
+    def remember(self, seen: Iterable[tuple[bytes, int, int]]) -> None:
+        """Take the record of all events that earlier processes have seen: session, number, end of the session.
+
+        Those are replays, and no others.
+        """
+        for session, number, until_us in seen:
+            self._seen_in_sessions.see(session, number, until_us)
         self.since_us = 0
 
     def _check_time(self, opened: Opened, now_us: int) -> None:
@@ -257,14 +262,5 @@ class Keyring:
         return grant, credentials
 
 
-def _identity(opened: Opened) -> tuple[int, int]:
-    """Return the source and number by which an event is recognised when it comes again."""
-    return (_source(opened.session), opened.number) if opened.session else (opened.publisher, opened.sequence)
-
-
 def _place(opened: Opened) -> tuple[bytes, int] | None:
     return (opened.session, opened.number) if opened.session else None
-
-
-def _source(session: bytes) -> int:
-    return int.from_bytes(session, "big")

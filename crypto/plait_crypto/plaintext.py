@@ -108,6 +108,8 @@ class Opened:
     """The name of its session; empty for an event with a key of its own."""
     number: int = 0
     """Its number in the session, from 0."""
+    until_us: int = 0
+    """The end of its session."""
 
 
 def padded_size(size: int) -> int:

@@ -115,6 +115,7 @@ class OpenSessions:
             contents.metadata,
             session.name,
             head.number,
+            session.until_us,
         )
 
     def _in_time(self, session: _OpenSession, now_us: int) -> bool:

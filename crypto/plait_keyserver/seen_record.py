@@ -1,6 +1,6 @@
 """The record of events that a durable subscription has acknowledged: a replay is refused after a restart, too.
 
-    FOLDER/seen/DIGEST.seen    a line for each event: session, number, time of the acknowledgement
+    FOLDER/seen/DIGEST.seen    an entry for each event: session, number, end of the session
 
 The record is appended to before an acknowledgement is sent. A crash between the two loses no event: what is not
 acknowledged is not recorded, and is delivered again. Entries are dropped when their session can no longer be replayed.
@@ -19,7 +19,6 @@ from typing import Final
 
 from plait_crypto import Epochs, RingClosed, SealError, SealInvalid
 from plait_crypto.envelope import SESSION_BYTES
-from plait_crypto.limits import SESSION_US_MAX
 
 _ENTRY: Final = Struct(f">{SESSION_BYTES}sIQ")
 _FOLDER: Final = "seen"
@@ -44,14 +43,14 @@ class SeenRecord:
                 f"another process reads the durable subscription {name[:80]!r} with this folder",
                 hint="one process at a time, or another folder for each",
             ) from None
-        self._kept_us = SESSION_US_MAX + 2 * epochs.overlap_us
+        self._kept_us = 2 * epochs.overlap_us  # after the end of a session; its events open for one overlap
         self._file = -1
         self.entries = self._compact(now_us)
-        """Session, number and time of each acknowledged event that could be replayed."""
+        """Session, number and end of the session of each acknowledged event that could be replayed."""
 
-    def add(self, session: bytes, number: int, now_us: int) -> None:
+    def add(self, session: bytes, number: int, until_us: int, now_us: int) -> None:
         """Record an event. The record survives the end of this process, but not that of the machine."""
-        entry = _ENTRY.pack(session, number, now_us)
+        entry = _ENTRY.pack(session, number, until_us)
         end = os.lseek(self._file, 0, os.SEEK_END)
         if os.write(self._file, entry) < len(entry):
             os.ftruncate(self._file, end)  # the next entry must begin where this one did
@@ -62,7 +61,7 @@ class SeenRecord:
 
     def _compact(self, now_us: int) -> list[tuple[bytes, int, int]]:
         """Drop the entries whose sessions can no longer be replayed, and return the others."""
-        kept = [entry for entry in self._read() if now_us - self._kept_us <= entry[2] <= now_us + self._kept_us]
+        kept = [entry for entry in self._read() if now_us - self._kept_us <= entry[2]]
         path = self._rewritten(kept)
         if self._file >= 0:
             os.close(self._file)
@@ -106,12 +105,12 @@ class Records:
         return self._record is not None
 
     @property
-    def entries(self) -> list[tuple[bytes, int]]:
-        """Session and number of each event that the record had when it was opened."""
-        return [] if self._record is None else [(session, number) for session, number, _ in self._record.entries]
+    def entries(self) -> list[tuple[bytes, int, int]]:
+        """Session, number and end of the session of each event that the record had when it was opened."""
+        return [] if self._record is None else self._record.entries
 
-    def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int]]:
-        """Open the record of a durable subscription. Return the session and number of each event in it."""
+    def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int, int]]:
+        """Open the record of a durable subscription. Return its entries."""
         if self._closed:
             raise RingClosed
         if self._record is None:
@@ -128,12 +127,12 @@ class Records:
             )
         return self.entries
 
-    def add(self, session: bytes, number: int, now_us: int) -> None:
+    def add(self, session: bytes, number: int, until_us: int, now_us: int) -> None:
         """Record an event of a session, if there is a record."""
         if self._closed:
             raise RingClosed
         if self._record is not None and session:
-            self._record.add(session, number, now_us)
+            self._record.add(session, number, until_us, now_us)
 
     def close(self) -> None:
         """Close the record."""
