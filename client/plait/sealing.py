@@ -63,7 +63,8 @@ def drafted(seal: object, event: object, payload: bytes, publisher: int) -> tupl
         raise EventInvalid(f"{SEALED} is Plait's own")
     reply = {REPLY: attributes.pop(REPLY)} if REPLY in attributes else {}
     hidden = _hidden(seal, attributes)
-    return Draft(attributes, checked_payload(payload), hidden=hidden, bound=_bound(publisher)), reply
+    bound = _bound(publisher)
+    return Draft(attributes, checked_payload(payload), hidden=hidden, bound=bound, session=seal.session), reply
 
 
 def sealed(

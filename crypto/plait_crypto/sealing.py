@@ -34,7 +34,8 @@ NONCE: Final = bytes(12)
 class Draft:
     """An event to seal. `hidden` names the attributes that only readers see; None hides all.
 
-    `bound` is further clear data that must not be changed: the reader must supply the same.
+    `bound` is further clear data that must not be changed: the reader must supply the same. Without `session`, the
+    event has a session of its own, so that nobody on its way sees which other events have equal values.
     """
 
     attributes: Mapping[str, Value]
@@ -43,6 +44,7 @@ class Draft:
     hidden: Collection[str] | None = None
     bound: bytes = b""
     metadata: Metadata = NO_METADATA
+    session: bool = True
 
     def split(self) -> tuple[Attributes, Attributes]:
         """Return the hidden attributes, and those in the clear."""

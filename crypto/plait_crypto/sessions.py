@@ -144,14 +144,18 @@ class SessionSealer:
 
     def find(self, draft: Draft, now_us: int) -> SealingSession | None:
         """Return the session that an event can be sealed in without a pairing, or None."""
-        session = self._sessions.get(self._key(draft, now_us))
+        session = self._sessions.get(self._key(draft, now_us)) if draft.session else None
         return session if session is not None and session.usable(now_us) else None
 
     def begin(self, draft: Draft, *, now_us: int, randomness: Randomness) -> SealingSession:
         """Return the session of an event. Begin it unless it is in use."""
+        if not draft.session:
+            return self._begin(draft, 1, now_us, randomness)
         session = self.find(draft, now_us)
         if session is None:
-            session = self._sessions[self._key(draft, now_us)] = self._begin(draft, now_us, randomness)
+            session = self._sessions[self._key(draft, now_us)] = self._begin(
+                draft, self._events_max, now_us, randomness
+            )
             if len(self._sessions) > SESSIONS_SEALED_MAX:  # none lives for long: the one that began first goes first
                 self._sessions.popitem(last=False)
         return session
@@ -178,8 +182,8 @@ class SessionSealer:
         schema = self._sealer.realm.schema
         return schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us), schema.leaves(draft.checked())
 
-    def _begin(self, draft: Draft, now_us: int, randomness: Randomness) -> SealingSession:
-        """Begin a session.
+    def _begin(self, draft: Draft, events_max: int, now_us: int, randomness: Randomness) -> SealingSession:
+        """Begin a session of so many events.
 
         The opening hides all attributes of the schema, even those that its events have in the clear.
         """
@@ -188,13 +192,13 @@ class SessionSealer:
         signing = Ed25519PrivateKey.from_private_bytes(randomness.getrandbits(256).to_bytes(32, "big"))
         end_us = schema.epochs.slot_end_us(schema.epochs.epoch_at(now_us), schema.epochs.slot_at(now_us))
         until_us = min(now_us + self._life_us, end_us)
-        terms = TERMS.pack(signing.public_key().public_bytes_raw(), until_us, self._events_max)
+        terms = TERMS.pack(signing.public_key().public_bytes_raw(), until_us, events_max)
         envelope, secret = self._sealer.envelope(
             OPENING, guarding, Plaintext(guarding, terms), draft.sequence, bound_digest({}, b""), now_us, randomness
         )
         opening, cipher = envelope.encode(), session_cipher(secret)
         name = session_name(opening)
-        return SealingSession(name, opening, self._sealer.publisher, until_us, self._events_max, cipher, signing)
+        return SealingSession(name, opening, self._sealer.publisher, until_us, events_max, cipher, signing)
 
 
 def session_name(opening: bytes) -> bytes:

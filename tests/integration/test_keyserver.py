@@ -290,8 +290,8 @@ async def test_sealed_events_at_the_prompt(directory: KeyDirectory, tmp_path: Pa
         hearing = await plait("sub", "area < 8", "--unseal", bob, "--count", "2", "--wait", "60", "--json", *at)
         assert hearing.stderr is not None
         assert await asyncio.wait_for(hearing.stderr.readline(), 60) == b"subscribed\n"
-        for area in ("9", "3", "4"):
-            what = (f"area={area}", "--payload", f"secret {area}")
+        for area, more in (("9", ()), ("3", ()), ("4", ("--no-session",))):
+            what = (f"area={area}", "--payload", f"secret {area}", *more)
             publishing = await plait("pub", *what, "--seal", alice, "--grant", "area < 64", *at)
             _, err = await asyncio.wait_for(publishing.communicate(), 60)
             assert publishing.returncode == 0, err

@@ -49,8 +49,11 @@ class Unsealing(Protocol):
 class Seal:
     """The key ring that seals an event, and the attributes to hide from brokers.
 
-    `hidden=None` hides all but those that the schema declares clear.
+    `hidden=None` hides all but those that the schema declares clear. `session=False` gives each event a key of its own:
+    nobody on its way then sees which events have equal values, and brokers see only which subscriptions they match. It
+    costs milliseconds an event at publisher, brokers and reader, and nobody notices a withheld one.
     """
 
     ring: Sealing
     hidden: Collection[str] | None = None
+    session: bool = True

@@ -11,7 +11,9 @@ from sealed_realm import LONDON, PARIS, Realm, realm
 
 import plait
 from plait import Outbox, Seal, testing
+from plait.sealing import SEALED
 from plait_core.limits import PAYLOAD_BYTES_MAX
+from plait_core.sealed_opening import opening_of
 
 assert realm, "a fixture"
 
@@ -143,3 +145,25 @@ async def test_what_fails_after_sealing_ends_the_session(realm: Realm) -> None:
             found = await numbers(subscription, 4)
             assert [number for _, number in found] == [0, 0, 0, 1]
             assert len({session for session, _ in found}) == 3
+
+
+async def test_events_without_sessions_do_not_show_which_values_are_equal(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading) as inside, client.subscribe(f"has({SEALED})") as wire:
+            alone, together = Seal(publishing, session=False), Seal(publishing)
+            for seal in (together, alone, alone, together):
+                await client.publish(LONDON, b"the same", seal=seal)
+            openings = [opening_of((await wire.next()).payload) for _ in range(4)]
+            assert openings[0] == openings[3]
+            assert len(set(openings)) == 3
+            assert [number for _, number in await numbers(inside, 4)] == [0, 0, 0, 1]
+
+
+async def test_concurrent_events_without_sessions_stay_in_their_order(realm: Realm) -> None:
+    publishing, reading = await realm.publisher(), await realm.reader()
+    seal = Seal(publishing, session=False)
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("true", unseal=reading) as subscription:
+            await asyncio.gather(*(client.publish(LONDON, b"%d" % number, seal=seal) for number in range(9)))
+            assert [(await subscription.next()).payload for _ in range(9)] == [b"%d" % each for each in range(9)]

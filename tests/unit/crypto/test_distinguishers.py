@@ -26,17 +26,20 @@ PARTIES = ("stranger", "broker", "member")
 
 
 class Attack:
-    """One live opening of a realm in which a 16-bit price is hidden, alone or beside another attribute."""
+    """Live openings in a realm in which 16-bit prices are hidden: that of one event, or those of two.
 
-    def __init__(self, attributes: int) -> None:
+    The events have keys of their own, and their attributes have one value each.
+    """
+
+    def __init__(self, attributes: int, *values: int) -> None:
         trees = {f"a{row}": Numbers(IntRange(0, 2**BITS - 1)) for row in range(attributes)}
         self.world = World.of(Schema(trees, EPOCHS))
         self.world.rng = Random(99)  # else keys would have the exponents of the set-up, which has the same seed
         self.groups = self.world.groups
-        self.event = {name: TRUE for name in trees}
+        drafts = [Draft(dict.fromkeys(trees, value), session=False) for value in values or [TRUE]]
         sessions = SessionSealer(self.world.publisher())
-        sessions.seal([Draft(dict(self.event))], now_us=self.world.now_us, randomness=self.world.rng)
-        self.capsule = Envelope.decode(sessions.openings()[0]).capsule
+        self.events = sessions.seal(drafts, now_us=self.world.now_us, randomness=self.world.rng)
+        self.capsules = [Envelope.decode(event.opening).capsule for event in self.events]
         self.rows = range(attributes)
 
     def identity(self, row: int, value: int) -> bytes:
@@ -45,14 +48,15 @@ class Attack:
         return self.world.realm.opens(0, row, Credential(BITS, path[BITS]))
 
     def shown(self) -> dict[str, Any]:
-        """Return the elements of the opening for the finest credentials."""
-        decode = self.groups.g1.decode
-        found = {"CT2": decode(self.capsule.ct2)}
-        for row in self.rows:
-            found |= {
-                f"CT{row}": decode(self.capsule.ct(row)),
-                f"part{row}": decode(self.capsule.part(row, BITS)),
-            }
+        """Return the elements of the openings for the finest credentials. Those of the second one have a mark."""
+        decode, found = self.groups.g1.decode, {}
+        for mark, capsule in zip(("", "'"), self.capsules, strict=False):
+            found[f"CT2{mark}"] = decode(capsule.ct2)
+            for row in self.rows:
+                found |= {
+                    f"CT{row}{mark}": decode(capsule.ct(row)),
+                    f"part{row}{mark}": decode(capsule.part(row, BITS)),
+                }
         return found
 
     def held(self, party: str, value: int) -> dict[str, Any]:
@@ -76,7 +80,7 @@ class Attack:
         for (left, a), (right, b) in product(self.shown().items(), held.items()):
             encoded = self.groups.gt.encode(self.groups.pair([(a, b)]))
             results.setdefault(encoded, set()).add(f"e({left}, {right})")
-        tags = set().union(*(self.capsule.tags(row) for row in self.rows))
+        tags = set().union(*(capsule.tags(row) for capsule in self.capsules for row in self.rows))
         equal = {frozenset(names) for names in results.values() if len(names) > 1}
         return equal, set().union(*(names for encoded, names in results.items() if tag_bytes(encoded) in tags))
 
@@ -91,6 +95,34 @@ def test_a_guess_that_is_right_looks_like_one_that_is_wrong(party: str, attribut
     assert not equal
     whole = {"e(CT1, S3[1])"} if party != "stranger" and attributes == 2 else set()
     assert tagged == whole, "the token of a whole attribute fits every event, and tells nothing"
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_equal_events_with_keys_of_their_own_look_like_different_ones(party: str) -> None:
+    equal, different = Attack(2, TRUE, TRUE), Attack(2, TRUE, DECOY)
+    told = [attack.told(attack.held(party, TRUE)) for attack in (equal, different)]
+    assert told[0] == told[1]
+    assert not told[0][0], "no element of one event is in the other"
+    one, two = (_pieces(event.opening) for event in equal.events)
+    assert not one & two, "nor any other bytes, behind the head"
+    assert equal.events[0].session != equal.events[1].session
+
+
+def test_equal_events_of_a_session_are_seen() -> None:
+    """So the test above would find them."""
+    world = World.of(Schema({"a0": Numbers(IntRange(0, 2**BITS - 1))}, EPOCHS))
+    sessions, now = SessionSealer(world.publisher()), {"now_us": world.now_us, "randomness": world.rng}
+    equal, other = ([{"a0": TRUE}] * 2, [{"a0": TRUE}, {"a0": DECOY}])
+    for events, openings in ((equal, 1), (other, 2)):
+        sealed = sessions.seal([Draft(dict(event)) for event in events], **now)  # type: ignore[arg-type]
+        assert len({event.opening for event in sealed}) == openings
+
+
+def _pieces(opening: bytes) -> set[bytes]:
+    """Return all parts of 16 bytes behind the head: no element, tag or digest has fewer."""
+    envelope = Envelope.decode(opening)
+    text = envelope.capsule.encoded + envelope.signature + envelope.body
+    return {text[at : at + 16] for at in range(len(text) - 15)}
 
 
 def test_with_the_vector_of_f2_a_right_guess_is_seen() -> None:

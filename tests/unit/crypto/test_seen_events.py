@@ -1,4 +1,4 @@
-"""What a reader remembers of sessions: nothing opens twice, also when it has to forget."""
+"""The reader's memory of sessions: nothing opens twice, also when it has to forget."""
 
 from __future__ import annotations
 

@@ -86,6 +86,25 @@ def test_a_session_is_of_one_vector_of_credentials() -> None:
     assert len(scene.sessions.openings()) == 2
 
 
+def test_an_event_without_a_session_shares_its_key_with_no_other() -> None:
+    scene = Scene()
+    (before,) = scene.seal(1)
+    one, two = scene.seal(2, session=False)
+    (after,) = scene.seal(1)
+    assert len({member.session for member in (before, one, two)}) == 3
+    assert len({member.opening for member in (before, one, two)}) == 3
+    assert (after.session, numbers([before, one, two, after])) == (before.session, [0, 0, 0, 1])
+    assert len(scene.sessions.openings()) == 1, "it takes no place of another session"
+    for member in (before, one, two, after):
+        scene.begin(member.opening)
+    assert [scene.open(member) for member in (before, one, two, after)] == [1, 2, 3, 4]
+    session = scene.sessions.begin(
+        Draft({"side": "buy"}, session=False), now_us=scene.world.now_us, randomness=scene.world.rng
+    )
+    assert session.seal(Draft({"side": "buy"}), scene.world.now_us)
+    assert session.seal(Draft({"side": "buy"}), scene.world.now_us) is None
+
+
 def test_mixed_batches_come_back_in_their_order() -> None:
     scene = Scene("true")
     drafts = [Draft({"side": side}, b"", sequence) for sequence, side in enumerate(["buy", "sell"] * 100, 1)]

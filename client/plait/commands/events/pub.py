@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 )
 @click.option("--hide", multiple=True, metavar="NAME", help="With --seal: an attribute that only readers see. "
               "Repeatable; by default all attributes.")  # fmt: skip
+@click.option("--no-session", is_flag=True, help="With --seal: a key of its own for each event, so that brokers do not "
+              "see which events have equal values. Takes milliseconds an event.")  # fmt: skip
 @url_option
 @json_option
 def pub(
@@ -62,6 +64,7 @@ def pub(
     seal: Path | None,
     grant: str,
     hide: tuple[str, ...],
+    no_session: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -73,8 +76,8 @@ def pub(
     """
     if bool(pairs) == (file is not None):
         raise click.UsageError("Give attributes as NAME=VALUE, or --file FILE.")
-    if seal is None and (hide or grant != "true"):
-        raise click.UsageError("--hide and --grant need --seal FOLDER.")
+    if seal is None and (hide or no_session or grant != "true"):
+        raise click.UsageError("--hide, --no-session and --grant need --seal FOLDER.")
     from ..terminal.running import run_async
     from .sending import PublishRequest, send
 
@@ -87,7 +90,16 @@ def pub(
             descriptor = 0 if file == "-" else _opened(file, stack)
             total, events = _from_file(descriptor, file, count)
         request = PublishRequest(
-            os.fsencode(payload), ttl, priority, confirm, rate, total, seal, grant, frozenset(hide) or None
+            os.fsencode(payload),
+            ttl,
+            priority,
+            confirm,
+            rate,
+            total,
+            seal,
+            grant,
+            frozenset(hide) or None,
+            session=not no_session,
         )
         sent = run_async(send(target, events, request))
     _report(sent, as_json)

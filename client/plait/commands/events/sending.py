@@ -50,6 +50,8 @@ class PublishRequest:
     grant: str = "true"
     hidden: frozenset[str] | None = None
     """Hidden attributes of sealed events. None means all of them."""
+    session: bool = True
+    """Whether sealed events of equal values share a key."""
 
 
 @dataclass(slots=True)
@@ -125,7 +127,7 @@ async def _seal(request: PublishRequest) -> AsyncIterator[Seal | None]:
     from ... import Seal
 
     async with member(request.seal) as joined:
-        yield Seal(await joined.publisher(request.grant), request.hidden)
+        yield Seal(await joined.publisher(request.grant), request.hidden, request.session)
 
 
 def _check_refused(refused: int) -> None:
