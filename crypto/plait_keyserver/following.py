@@ -6,9 +6,10 @@ subscriber opens events of all realms that are served, so it loses none on their
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from plait_core import Attributes
 from plait_core.limits import DEPOSIT_BYTES_MAX
@@ -19,6 +20,8 @@ from .rings import Clock, PublisherRing, RingSession, SubscriberRing
 from .seen_record import Records
 
 R = TypeVar("R", PublisherRing, SubscriberRing)
+
+log: Final = logging.getLogger(__name__)
 
 
 class _Following(Generic[R]):
@@ -104,6 +107,8 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
         self._records = Records(folder)
         self.watchers: list[Callable[[], None]] = []
         """Called, in the loop, when the ring has new keys or another realm."""
+        self._alone: Realm | None = None
+        """The realm whose tokens were given alone, because those of all realms are too large together."""
 
     @property
     def since_us(self) -> int:
@@ -133,11 +138,23 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
     def deposit(self, kind: DepositKind = "exact") -> bytes:
         """Return the tokens for brokers, of all realms. They open nothing.
 
-        The old realm's are left out if both are too large: brokers then send its events untested.
+        If those of all realms are too large together, only the present realm's are given. Brokers then send the events
+        of the others untested, so none is lost. There are few of them: events are sealed in the present realm.
         """
-        newest = self._rings[-1][1].deposit(kind)
-        found = newest + b"".join(ring.deposit(kind) for _, ring in reversed(self._rings[:-1]))
-        return found if len(found) <= DEPOSIT_BYTES_MAX else newest
+        present = self._present()
+        tokens = {ring.realm: ring.deposit(kind) for ring in (present, *self._others(present))}
+        size = sum(map(len, tokens.values()))
+        if size <= DEPOSIT_BYTES_MAX:
+            self._alone = None
+            return b"".join(tokens.values())
+        if self._alone is not present.realm:
+            self._alone = present.realm
+            log.warning(
+                "tokens of %d bytes for %d realms, and brokers take %d: they get those of the present realm, and send "
+                'events of the others untested until the rotation is over; deposit="coarse" has fewer tokens',
+                *(size, len(tokens), DEPOSIT_BYTES_MAX),
+            )
+        return tokens[present.realm]
 
     def epochs(self) -> set[int]:
         """Return the epochs of its keys."""
@@ -154,20 +171,23 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
     def follow(self, terms: tuple[Term, ...]) -> bool:
         """Use these terms, and close rings of realms that ended. Return whether a ring was closed."""
         closed = super().follow(terms)
-        if closed:
+        if closed or self._alone not in (None, self.realm):  # brokers need the tokens of the realm that has begun
             self._notify()
         return closed
 
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
         """Open an event, or raise Unopenable."""
         first = self._present()
-        for ring in [first, *(ring for _, ring in self._rings if ring is not first)]:
+        for ring in (first, *self._others(first)):
             try:
                 return await ring.open(clear, payload, bound)
             except Unopenable as error:
                 if error.why != "another_realm":
                     raise
         raise Unopenable("another_realm")
+
+    def _others(self, present: SubscriberRing) -> list[SubscriberRing]:
+        return [ring for _, ring in reversed(self._rings) if ring is not present]
 
     def _notify(self) -> None:
         for notify in list(self.watchers):

@@ -120,6 +120,47 @@ async def test_events_of_a_realm_without_keys_do_not_open(rotation: Rotation) ->
     other.sealing.close()
 
 
+async def test_tokens_that_are_too_large_together_are_left_out_and_reported(
+    rotation: Rotation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Brokers test the events of the realm that is sealed in. The reader loses none of the others."""
+    old = rotation.opening.deposit()
+    monkeypatch.setattr("plait_keyserver.following.DEPOSIT_BYTES_MAX", len(old) + 1)
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("area < 16", unseal=rotation.opening) as inside:
+
+            async def deposited() -> bytes:
+                await client.flush()
+                return inside._state.terms.routing
+
+            async def arrives(payload: bytes) -> None:
+                await client.publish(LONDON, payload, seal=Seal(rotation.sealing))
+                assert (await inside.next(timeout=20)).payload == payload
+
+            await arrives(b"before")
+            for ring in (rotation.opening, rotation.sealing):
+                ring.follow(rotation.around)  # type: ignore[attr-defined]
+            await rotation.read_in(rotation.around[1])
+            assert await deposited() == old
+            assert [record.levelname for record in caplog.records] == ["WARNING"], "once, not at every change"
+            assert "coarse" in caplog.text
+            await arrives(b"in the old realm")
+            await rotation.publish_in(rotation.around[1])
+            rotation.now_us = BEGINS_US
+            await arrives(b"in the new realm, untested")
+            rotation.opening.follow(rotation.around)
+            new = await deposited()
+            assert new
+            assert new != old
+            await arrives(b"in the new realm")
+            rotation.now_us = ENDS_US
+            for ring in (rotation.opening, rotation.sealing):
+                ring.follow(rotation.after)  # type: ignore[attr-defined]
+            assert await deposited() == new
+            await arrives(b"after")
+            assert inside.stats.dropped == 0
+
+
 async def test_the_last_ring_stays(rotation: Rotation) -> None:
     """Keys of the new realm were refused: the ring still answers, with the reason."""
     rotation.opening.follow(rotation.after)
