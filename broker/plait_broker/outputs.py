@@ -6,7 +6,7 @@ The server answers each Persist with `Broker.persisted`, each Fetch with `Broker
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 ConnectionId: TypeAlias = int
@@ -111,7 +111,7 @@ class Probe:
 
     ticket: int
     opening: bytes
-    deposits: tuple[bytes, ...]
+    deposits: tuple[bytes, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ class DurableSubscription:
     """Position after which tags are tested with the present routing tokens. Before it, other keys were in force."""
     seen_us: int = 0
     """Calendar time at which a client that held it was last connected; 0 if none was since the log stores that."""
-    routing: bytes = b""
+    routing: bytes = field(default=b"", repr=False)
     """Routing tokens that its client has deposited to test tags. The log does not store them: after a restart it gets
     more sealed events than it can read, until its client is back."""
     next_position: int = 0

@@ -57,7 +57,7 @@ class Terms:
     durable: str = ""
     start: Start = Start.NEW
     start_at: int = 0
-    routing: bytes = b""
+    routing: bytes = field(default=b"", repr=False)
     """Routing tokens with which brokers test the tags of sealed events."""
 
     def with_filter(self, filter: Filter) -> Terms:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import logging
+import traceback
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgpack
 import pytest
-from sealed_realm import Realm, realm
+from sealed_realm import LONDON, Realm, realm
 from sealed_world import EPOCHS, World
+from written_bytes import found_in, written
 
 import plait
 from plait import Seal, testing
 from plait.testing import BytesBroker, installed_broker
+from plait_broker import Probe
+from plait_broker.overlay.interest.interest_sync import FilterChange
+from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.space import IntRange
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate
+from plait_core.wire.frame_types.session_frames import Subscribe
 from plait_crypto import Numbers, OneOf, Schema
+from plait_crypto.routing import deposited
+from plait_keyserver import SubscriberRing
 
 assert realm, "a fixture"
 
@@ -111,3 +124,73 @@ async def test_the_search_finds_what_is_not_sealed(heard: list[bytes]) -> None:
             await asyncio.sleep(0)
     elsewhere = {msgpack.packb(BOUND), str(PRICE).encode()}  # filters are texts, attributes are packed
     assert set(CANARIES) - set(found(heard)) == elsewhere
+
+
+# --- routing tokens: in frames, and nowhere else ----------------------------------------------------------------------
+
+
+def tokens_of(ring: SubscriberRing) -> list[bytes]:
+    """Return the routing tokens that a ring deposits at brokers."""
+    groups = ring.realm.parameters.groups
+    rows = (row for keys in deposited(groups, ring.deposit()) for box in keys.boxes for row in box)
+    return [groups.g2.encode(token) for row in rows for token in row]
+
+
+async def test_tokens_are_in_frames_and_in_no_log_or_representation(
+    realm: Realm, heard: list[bytes], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    publishing = await realm.publisher()
+    reading = SubscriberRing(realm.world.realm, now_us=realm.clock, randomness=realm.chance, folder=tmp_path)
+    realm.rings.append(reading)
+    await realm.read_in(reading, 0, "area < 16")
+    tokens = tokens_of(reading)
+    async with recording(heard) as net, await net.connect() as client:
+        async with client.subscribe("area < 16", unseal=reading, durable="desk") as events:
+            await client.publish(LONDON, seal=Seal(publishing))
+            assert (await events.next(timeout=20))["area"] == 3
+            assert len(found_in(b"".join(heard), tokens)) == len(tokens), "brokers test tags with them"
+            shown = [caplog.text, repr(events), repr(events.stats), repr(client), repr(reading), *represented()]
+            assert any("Terms(" in each for each in shown)
+            assert any("DurableSubscription(" in each for each in shown)
+            for each in shown:
+                assert not found_in(each.encode(), tokens), each[:300]
+
+
+def represented() -> list[str]:
+    """Return the representations of all objects of this process whose classes are ours: a traceback may show them."""
+    found = []
+    for each in gc.get_objects():
+        if str(type(each).__module__).partition(".")[0] in ("plait", "plait_broker", "plait_core", "plait_keyserver"):
+            with contextlib.suppress(Exception):
+                found.append(repr(each))
+    return found
+
+
+def test_frames_and_outputs_with_tokens_do_not_show_them() -> None:
+    token = Random(1).randbytes(96)
+    shown = [
+        Subscribe(1, 1, "true", routing=token),
+        InterestUpdate((1,), 2, (3,), (4,), True, (5,), ("true",), (), routing=(token,)),
+        FilterChange(1, True, (5,), ("true",), (), 4, routing=(token,)),
+        Probe(1, b"opening", (token,)),
+    ]
+    assert not found_in("".join(map(repr, shown)).encode(), [token])
+
+
+async def test_an_error_about_tokens_does_not_show_them(realm: Realm) -> None:
+    reading = await realm.reader()
+    token = Random(1).randbytes(DEPOSIT_BYTES_MAX + 1)
+    reading.deposit = lambda kind="exact": token  # type: ignore[method-assign]
+    async with testing.Network() as net, await net.connect() as client:
+        with pytest.raises(Exception, match="routing") as refused:
+            await client.subscribe("true", unseal=reading)
+        shown = "".join(traceback.format_exception(refused.value))
+        assert not found_in((shown + repr(refused.value)).encode(), [token])
+
+
+def test_the_search_finds_bytes_however_they_are_written() -> None:
+    token = Random(1).randbytes(96)
+    for text in (token, token.hex().encode(), repr(token).encode(), str(list(token)).encode(), written(token)[-1]):
+        assert found_in(b"somewhere " + text + b" in a line", [token]) == [token]
+    assert not found_in(Random(2).randbytes(4096), [token])

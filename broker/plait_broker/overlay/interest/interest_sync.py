@@ -47,7 +47,7 @@ class FilterChange:
     """The fingerprint of the advertisements that it was computed against."""
     more: bool = False
     """Whether further parts of the whole table follow."""
-    routing: tuple[bytes, ...] = ()
+    routing: tuple[bytes, ...] = field(default=(), repr=False)
     """The routing tokens of each filter; () when no filter has any."""
     within_us: tuple[int, ...] = ()
     """The delay bound of each filter; () when no filter has one."""

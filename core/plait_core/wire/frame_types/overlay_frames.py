@@ -8,7 +8,7 @@ of their own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, TypeAlias
 
 from ...limits import (
@@ -29,6 +29,8 @@ from .frame_schema import FROM_ENVELOPE, U64, AtMost, Between, Body, ControlFram
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
 Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
+"""Routing tokens. No representation shows them: who has one can test events for its credential."""
+
 Key: TypeAlias = Annotated[bytes, AtMost(64)]
 DelayUs: TypeAlias = Annotated[int, Between(1, 2**32 - 1)]
 Address: TypeAlias = Annotated[str, AtMost(ADDRESS_TEXT_MAX)]
@@ -129,7 +131,7 @@ class InterestUpdate(Body):
     removed: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)]
     more: bool = False
     """Whether more parts of all filters follow. The filters before hold until the last part."""
-    routing: Annotated[tuple[Deposit, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
+    routing: Annotated[tuple[Deposit, ...], AtMost(INTEREST_FILTERS_MAX)] = field(default=(), repr=False)
     """For each filter, the routing tokens that test the tags of sealed events; () when no filter has any."""
     within_us: Annotated[tuple[U64, ...], AtMost(INTEREST_FILTERS_MAX)] = ()
     """For each filter, the delay bound of its subscription, 0 for none; () when no filter has one. Reserved."""

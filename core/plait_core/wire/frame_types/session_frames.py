@@ -6,7 +6,7 @@ by Receipt or Refusal, deliveries with confirmation by Acknowledge. A Notice rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final, TypeAlias
 
@@ -26,6 +26,8 @@ U32: TypeAlias = Annotated[int, Between(0, 2**32 - 1)]
 Name: TypeAlias = Annotated[str, AtMost(NAME_BYTES_MAX)]
 FilterText: TypeAlias = Annotated[str, AtMost(FILTER_TEXT_MAX)]
 Deposit: TypeAlias = Annotated[bytes, AtMost(DEPOSIT_BYTES_MAX)]
+"""Routing tokens. No representation shows them: who has one can test events for its credential."""
+
 CloseText: TypeAlias = Annotated[str, AtMost(CLOSE_TEXT_MAX)]
 Numbers: TypeAlias = Annotated[tuple[U64, ...], AtMost(ACKNOWLEDGED_MAX)]
 Reported: TypeAlias = Annotated[tuple[U32, ...], AtMost(REPORTED_MAX)]
@@ -161,7 +163,7 @@ class Subscribe(ControlFrame):
     """The name under which the broker keeps its position across restarts of either; empty for none."""
     start: Start = Start.NEW
     start_at: U64 = 0
-    routing: Deposit = b""
+    routing: Deposit = field(default=b"", repr=False)
     """Routing tokens for sealed events. The broker tests tags with them, and `filter` on the clear attributes."""
 
 
