@@ -1,8 +1,9 @@
 """Compare the speed of two states of the source in one run: `python -m plait_lab.compare BASE_CHECKOUT`.
 
 Each trial runs in both states, one after the other. The next round swaps their order, so a load on the machine that
-lasts longer than a round affects both alike. A state is a checkout, and its own `plait_lab.bench` measures it. Both
-states use this interpreter with its dependencies. Each has the native kernel of its own source, built if necessary.
+lasts longer than a round affects both alike. A state is a checkout, and its own `plait_lab.bench` measures it; trials
+that it may not have are programs of this state, which run with its packages (`reference_trials`). Both states use this
+interpreter with its dependencies. Each has the native kernel of its own source, built if necessary.
 """
 
 from __future__ import annotations
@@ -26,22 +27,19 @@ from .benchmarks.groups import ShowProgress
 from .benchmarks.measurement.cpu_time import OtherLoad
 from .benchmarks.measurement.source_state import Broken, State
 from .benchmarks.measures import median
-from .benchmarks.reports import Target, commit_of, number_text, table
-from .reference_trials import MEASURES
+from .benchmarks.reports import commit_of, number_text, table
+from .reference_trials import MEASURES, SCRIPTS, Measure
 
 HERE: Final = Path(__file__).parents[2]
 REPEATS: Final = 5
-"""Rounds: all trials of both states then take about five minutes."""
-
-BARS: Final = {"delivered": Target(">=", 0.97), "p50": Target("<=", 1.03)}
-"""Allowed ratio of the second state to the base. Processor time is shown without a bar: it explains the others."""
+"""Rounds: all trials of both states then take about six minutes, and those of sealed events alone one."""
 
 QUIET: Final = 0.05
 """Share of the processors' time that other processes may use: from here on throughputs vary by more than the bars."""
 LOOK_S: Final = 2.0
 """For a look at whether the machine is quiet."""
 
-HEADINGS: Final = ("measure", "base", "here", "here/base", "bar", "holds", "failed trials")
+HEADINGS: Final = ("measure", "base", "here", "here/base", "at equal speed", "bar", "holds", "failed trials")
 
 
 @dataclass(slots=True)
@@ -49,9 +47,11 @@ class Comparison:
     """One measure of one trial in both states."""
 
     trial: str
-    measure: str
+    measure: Measure
     base: list[float | None] = field(default_factory=list)
     here: list[float | None] = field(default_factory=list)
+    yardstick: Comparison | None = None
+    """The measure of the same trials that shows the machine's speed, if this one is judged by it."""
 
     @property
     def medians(self) -> tuple[float | None, float | None]:
@@ -66,6 +66,14 @@ class Comparison:
         return here / base if base and here is not None else None
 
     @property
+    def at_equal_speed(self) -> float | None:
+        """Return the ratio of the medians after each value was divided by the yardstick of its trial."""
+        if self.yardstick is None:
+            return None
+        base = _quotients(self.base, self.yardstick.base)
+        return Comparison(self.trial, self.measure, base, _quotients(self.here, self.yardstick.here)).ratio
+
+    @property
     def failed(self) -> int:
         """Return the number of failed trials."""
         return sum(value is None for value in (*self.base, *self.here))
@@ -75,20 +83,21 @@ class Comparison:
         """Return whether the ratio reaches its bar. None: there is no bar. False: a trial failed."""
         if self.failed:
             return False
-        bar, ratio = BARS.get(self.measure), self.ratio
-        return None if bar is None else ratio is not None and bar.met_by(ratio)
+        ratio = self.ratio if self.yardstick is None else self.at_equal_speed
+        return None if self.measure.bar is None else ratio is not None and self.measure.bar.met_by(ratio)
 
     def record(self) -> Json:
         """Return the comparison as a JSON object."""
         base, here = self.medians
-        bar = BARS.get(self.measure)
+        bar = self.measure.bar
         return {
             "trial": self.trial,
-            "measure": self.measure,
-            "unit": _unit(self.measure),
+            "measure": self.measure.name,
+            "unit": self.measure.unit,
             "base": base,
             "here": here,
             "ratio": self.ratio,
+            "at_equal_speed": self.at_equal_speed,
             "bar": None if bar is None else {"sense": bar.sense, "value": bar.value},
             "holds": self.holds,
             "failed": self.failed,
@@ -98,11 +107,11 @@ class Comparison:
 
     def cells(self) -> list[str]:
         """Return its row of the table."""
-        bar, unit = BARS.get(self.measure), _unit(self.measure)
+        bar = self.measure.bar
         return [
-            f"{self.trial}: {self.measure}, {unit}",
+            f"{self.trial}: {self.measure.name}, {self.measure.unit}",
             *(number_text(value) for value in self.medians),
-            "" if self.ratio is None else f"{self.ratio:.3f}",
+            *("" if ratio is None else f"{ratio:.3f}" for ratio in (self.ratio, self.at_equal_speed)),
             "" if bar is None else f"{bar.sense} {bar.value}",
             {True: "yes", False: "NO", None: ""}[self.holds],
             str(self.failed or ""),
@@ -115,9 +124,11 @@ class ComparisonRun:
     def __init__(
         self, states: tuple[State, State], options: argparse.Namespace, seed: int, progress: ShowProgress
     ) -> None:
-        self.found = {
-            (trial, measure): Comparison(trial, measure) for trial in options.only for measure in MEASURES[trial]
-        }
+        self.found: dict[tuple[str, str], Comparison] = {}
+        for trial in options.only:
+            for measure in MEASURES[trial]:
+                yardstick = self.found.get((trial, measure.yardstick))
+                self.found[trial, measure.name] = Comparison(trial, measure, yardstick=yardstick)
         self.others: list[float] = []
         """Share of the processors' time that other processes used during each trial."""
         self._states = states
@@ -170,8 +181,9 @@ class ComparisonRun:
                 first = False
 
 
-def _unit(measure: str) -> str:
-    return "/s" if measure == "delivered" else "us"
+def _quotients(values: list[float | None], divisors: list[float | None]) -> list[float | None]:
+    pairs = zip(values, divisors, strict=True)
+    return [None if value is None or not divisor else value / divisor for value, divisor in pairs]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -184,7 +196,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed, progress = secrets.randbits(32), Progress().show
     try:
         with tempfile.TemporaryDirectory(prefix="plait-compare-") as folder:
-            states = (State("base", base, Path(folder), progress), State("here", HERE, Path(folder), progress))
+            kernel = any(trial not in SCRIPTS for trial in options.only)
+            states = (
+                State("base", base, Path(folder), progress, kernel=kernel),
+                State("here", HERE, Path(folder), progress, kernel=kernel),
+            )
             run = ComparisonRun(states, options, seed, progress)
             run.play()
     except Broken as error:

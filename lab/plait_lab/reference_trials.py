@@ -1,18 +1,22 @@
 """Single trials of Plait alone, by which two states of the source are compared.
 
 `python -m plait_lab.bench --trial NAME --seed N --json` runs one. `compare` runs that command in another checkout. So
-its options and its output are a contract between all states of the source, and stay as they are:
+its options and its output are a contract between all states of the source, and stay as they are. A trial in `SCRIPTS`
+is a program of this state with the same options and output, which runs with the packages of each state.
 
 - The first line has `sources`: the folder of each imported package.
 - A line follows for each measure of the trial in `MEASURES`, with `measure`, `reached` (null: failed) and `unit`.
 - `delivered` is a rate in events/s, more is better. `p50` is the median delay at 1,000 events/s in us, less is better.
 - `cpu` is the processor time in us for an event at full speed, of all processes (two-peers: of the subscriber).
+- The measures of `sealed` are milliseconds of single operations and bytes of events, less is better.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from .attempts import Attempts
@@ -21,17 +25,52 @@ from .benchmarks.chains.chain import LONG
 from .benchmarks.chains.trials import Passed, flood_chain, running_chain
 from .benchmarks.groups import Group, Session
 from .benchmarks.measurement.peers.pairs import measured_pair
+from .benchmarks.measurement.sealed import operations
 from .benchmarks.measures import quartiles
-from .benchmarks.reports import Figure
+from .benchmarks.reports import Figure, Target
 from .competitors.systems.catalogue import OURS
 from .competitors.trials import Server, TrialOutcome, latency, served, throughput
 
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of a trial."""
+
+    name: str
+    unit: str
+    bar: Target | None = None
+    """The allowed ratio of the second state to the base. Without a bar it explains the others."""
+    yardstick: str = ""
+    """A measure of the same trial, by which each value is divided before the ratio is judged: the machine's speed."""
+
+
+DELIVERED: Final = Measure("delivered", "/s", Target(">=", 0.97))
+CPU: Final = Measure("cpu", "us")
+P50: Final = Measure("p50", "us", Target("<=", 1.03))
+PAIRING: Final = Measure("pairing", "ms")
+
+_SHAPES: Final = tuple(operations.shape_name(*shape) for shape in operations.SHAPES)
+
 MEASURES: Final = {
-    "one-to-one": ("delivered", "cpu", "p50"),
-    "chain": ("delivered", "cpu"),
-    "two-peers": ("delivered", "cpu", "p50"),
+    "one-to-one": (DELIVERED, CPU, P50),
+    "chain": (DELIVERED, CPU),
+    "two-peers": (DELIVERED, CPU, P50),
+    "sealed": (
+        PAIRING,
+        *(
+            Measure(name, "ms", Target("<=", 1.05), PAIRING.name)
+            for name in (
+                *(f"{verb}, {shape}" for shape in _SHAPES for verb in ("seal", "sign", "open", "verify")),
+                "issue a credential",
+            )
+        ),
+        *(Measure(f"size, {shape}", "bytes") for shape in _SHAPES),
+    ),
 }
-"""Measures of each trial."""
+"""Measures of each trial. The size of a sealed event is part of its format, and so has no bar."""
+
+SCRIPTS: Final = {"sealed": Path(operations.__file__)}
+"""Trials that older states of the source do not have."""
 
 RATE: Final = 1000
 PEER_EVENTS: Final = 200_000

@@ -7,14 +7,11 @@ The thesis measured at about 80 bits of security; these curves have about 120.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from random import Random
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 from plait_broker.pipeline.sealed_matching import TagMatcher
 from plait_core import Event, parse
@@ -35,14 +32,12 @@ from plait_crypto import (
     Sealer,
     SessionSealer,
 )
-from plait_crypto.envelope import Envelope, overhead_bytes
+from plait_crypto.envelope import overhead_bytes
 from plait_crypto.hazmat import (
     ArkworksGroups,
     Groups,
-    Issuer,
     MasterSecret,
     Parameters,
-    Scheme,
     set_up,
 )
 from plait_keyserver import PublisherRing, SubscriberRing
@@ -50,29 +45,11 @@ from plait_keyserver import PublisherRing, SubscriberRing
 from .groups import Group, Session
 from .measurement.baselines import WrongAnswer
 from .measurement.sealed.key_server_load import GARBAGE_PER_S, run_load
+from .measurement.sealed.operations import MESSAGE, NOW_US, Times, best, issuing, operations, pairing, size, timed
 from .measurement.sealed.refusal_timing import refusals
 from .reports import Figure, Target
 
-NOW_US = 1_000_000
-VERSION_1: Final[Mapping[str, float]] = json.loads(Path(__file__).with_name("sealed_version_1.json").read_text())[
-    "figures"
-]
-"""Figures of format version 1, measured in the same hour as those of version 2, on the machine that the file names."""
-
 _ROWS = (1, 2, 4, 8, 16)
-_HEADER = b"a header of some length, as an envelope has"
-_MESSAGE = b"a digest of everything that is sent"
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Milliseconds of the four operations, and of the first seal."""
-
-    seal: float
-    sign: float
-    open: float
-    verify: float
-    first_seal: float
 
 
 def crypto_figures(session: Session) -> Iterator[Figure]:
@@ -83,13 +60,13 @@ def crypto_figures(session: Session) -> Iterator[Figure]:
     slow = _reference(session)
     for rows in _ROWS:
         session.progress(f"{rows} attributes of 16 values")
-        times = _operations(parameters, master, rows, 5, rng, session.size(7, 2))
+        times = operations(parameters, master, rows, 5, rng, session.size(7, 2))
         yield from _operation_figures(rows, times, slow if rows == 1 else None)
     session.progress("4 attributes of 2**16 values")
-    times = _operations(parameters, master, 4, 17, rng, session.size(5, 2))
+    times = operations(parameters, master, 4, 17, rng, session.size(5, 2))
     for name in ("seal", "sign", "open", "verify", "first_seal"):
         measure = f"{name.replace('_', ' ')}, 4 attributes of 2^16 values"
-        yield Figure(measure, getattr(times, name), "ms", None, _version_1(measure))
+        yield Figure(measure, getattr(times, name), "ms")
     yield _issuing(parameters, master, rng, session.size(64, 4))
     yield from _sizes(parameters, master, rng)
     yield from _refusals(parameters, master, rng, session.size(40, 3))
@@ -98,26 +75,6 @@ def crypto_figures(session: Session) -> Iterator[Figure]:
 
 
 GROUP = Group("crypto", "Sealed events: the scheme, sessions, routing by tags", crypto_figures)
-
-
-def _operations(
-    parameters: Parameters, master: MasterSecret, rows: int, places: int, rng: Random, repeats: int
-) -> Times:
-    """Measure the four operations of table 5.3 and check each result."""
-    under, issuer = Scheme(parameters, tag_key=master.tag_key), Issuer(parameters, master)
-    identities = [[rng.randbytes(16) for _ in range(places)] for _ in range(rows)]
-    mine = [row[-1] for row in identities]
-    keys = issuer.subscriber_set(mine, rng)
-    pairs = [issuer.publisher_pair(identity, rng) for identity in mine]
-    chosen = [(places - 1, identity, part) for identity, part in zip(mine, keys.parts, strict=True)]
-    first, (capsule, secret) = _timed(lambda: under.encapsulate(identities, _HEADER, rng))
-    seal, _ = _best(lambda: under.encapsulate(identities, _HEADER, rng), repeats + 1)
-    opened_in, opened = _best(lambda: under.decapsulate(capsule, _HEADER, keys.s4, chosen), repeats)
-    sign, signature = _best(lambda: under.sign(_MESSAGE, pairs, rng), repeats)
-    verify, _ = _best(lambda: under.verify(_MESSAGE, mine, signature, rng), repeats)
-    if opened != secret:
-        raise WrongAnswer(f"{rows} attributes did not open")
-    return Times(seal, sign, opened_in, verify, first)
 
 
 def _operation_figures(rows: int, times: Times, slow: Times | None) -> Iterator[Figure]:
@@ -130,7 +87,7 @@ def _operation_figures(rows: int, times: Times, slow: Times | None) -> Iterator[
     targets = {"seal": 2 + 1.5 * rows, "sign": 0.5 + 0.4 * rows, "open": 1.5 + 0.8 * rows, "verify": 2 + 0.5 * rows}
     for name, target in targets.items():
         measure = f"{name}, {rows} attribute{'s' * (rows > 1)} of 16 values"
-        beside = {"thesis": thesis[name], **_version_1(measure)}
+        beside = {"thesis": thesis[name]}
         if name == "seal":
             beside["the first time"] = times.first_seal
         if slow is not None:
@@ -138,16 +95,9 @@ def _operation_figures(rows: int, times: Times, slow: Times | None) -> Iterator[
         yield Figure(measure, getattr(times, name), "ms", Target("<=", target), beside)
 
 
-def _version_1(measure: str) -> dict[str, float | None]:
-    return {"version 1": VERSION_1[measure]} if measure in VERSION_1 else {}
-
-
 def _issuing(parameters: Parameters, master: MasterSecret, rng: Random, count: int) -> Figure:
-    """Measure the keys of one conjunction, which a key server issues at once."""
-    issuer, identities = Issuer(parameters, master), [rng.randbytes(16) for _ in range(count)]
-    took, _ = _best(lambda: issuer.subscriber_set(identities, rng), 3)
-    measure = "issuing a subscriber's key of one credential"
-    return Figure(measure, took / count, "ms", Target("<=", 1.0), _version_1(measure))
+    took = issuing(parameters, master, count, rng, 3)
+    return Figure("issuing a subscriber's key of one credential", took, "ms", Target("<=", 1.0))
 
 
 def _primitives(parameters: Parameters, session: Session) -> Iterator[Figure]:
@@ -155,13 +105,13 @@ def _primitives(parameters: Parameters, session: Session) -> Iterator[Figure]:
     groups: Groups = parameters.groups
     repeats, exponent = session.size(20, 3), 2**254 + 12345
     calls: dict[str, Callable[[], object]] = {
-        "one pairing": lambda: groups.pair([(parameters.h, parameters.g2)]),
         "a power in G1": lambda: groups.g1.power(parameters.h, exponent),
         "a power in G2": lambda: groups.g2.power(parameters.g2, exponent),
-        "a hash to G2": lambda: groups.hash_to_g2(_MESSAGE, b"bench"),
+        "a hash to G2": lambda: groups.hash_to_g2(MESSAGE, b"bench"),
     }
+    yield Figure("one pairing", pairing(groups, parameters, repeats), "ms")
     for name, call in calls.items():
-        yield Figure(name, _best(call, repeats)[0], "ms")
+        yield Figure(name, best(call, repeats)[0], "ms")
 
 
 def _reference(session: Session) -> Times | None:
@@ -173,7 +123,7 @@ def _reference(session: Session) -> Times | None:
         return None
     session.progress("the reference backend: one attribute, once")
     parameters, master = set_up(ReferenceGroups(), Random(session.seed))
-    return _operations(parameters, master, 1, session.size(5, 2), Random(session.seed), 1)
+    return operations(parameters, master, 1, session.size(5, 2), Random(session.seed), 1)
 
 
 # --- envelopes, sessions, routing -------------------------------------------------------------------------------------
@@ -206,17 +156,13 @@ def _refusals(parameters: Parameters, master: MasterSecret, rng: Random, count: 
 
 def _sizes(parameters: Parameters, master: MasterSecret, rng: Random) -> Iterator[Figure]:
     for rows, bits in ((1, 4), (4, 4), (15, 4), (4, 16)):
-        sealer, _, _, _ = _members(parameters, master, rows, bits, rng)
-        event = {f"a{row}": 3 for row in range(rows)}
-        envelope = sealer.seal(Draft(event, b"", 1), now_us=NOW_US, randomness=rng).envelope
         most = 150 + 330 * rows + 85 * rows * bits
-        added = overhead_bytes(Envelope.decode(envelope).capsule.shape)
         yield Figure(
             f"size, {rows} hidden attributes of {bits} bits",
-            len(envelope),
+            size(parameters, master, rows, bits, rng),
             "bytes",
             Target("<=", most),
-            {"added by sealing": added, **_version_1(f"size, {rows} hidden attributes of {bits} bits")},
+            {"added by sealing": overhead_bytes((bits + 1,) * rows)},
         )
 
 
@@ -308,7 +254,7 @@ def _routing(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> Ite
         sessions = SessionSealer(sealer)
         sessions.seal([draft], now_us=NOW_US, randomness=rng)
         before, opening = router.pairings, sessions.openings()[0]
-        spent, found = _timed(lambda opening=opening: router.test(opening, [routing]))  # type: ignore[misc]
+        spent, found = timed(lambda opening=opening: router.test(opening, [routing]))  # type: ignore[misc]
         if found != [Fit.FITS]:
             raise WrongAnswer("a session was not routed")
         best = min(best, spent / (router.pairings - before))
@@ -333,15 +279,3 @@ def _steady(router: Router, routing: bytes, sealer: Sealer, rng: Random) -> floa
         if tags.hold(("client", 1), frame, 0, lambda _: [routing], 0.0) or verdict is None or not verdict(routing):
             raise WrongAnswer("an event of a known session was not routed at once")
     return (perf_counter() - started) * 1000 / rounds
-
-
-def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    started = perf_counter()
-    found = call()
-    return (perf_counter() - started) * 1000, found
-
-
-def _best(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Return the shortest time in milliseconds and the last result."""
-    runs = [_timed(call) for _ in range(repeats)]
-    return min(spent for spent, _ in runs), runs[-1][1]

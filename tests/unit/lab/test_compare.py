@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from plait_lab.benchmarks.measurement.cpu_time import OtherLoad
 from plait_lab.benchmarks.measurement.source_state import Broken, State
 from plait_lab.compare import Comparison
 from plait_lab.failures import NothingMeasured
-from plait_lab.reference_trials import MEASURES
+from plait_lab.reference_trials import CPU, DELIVERED, MEASURES, P50, PAIRING, SCRIPTS, Measure
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,20 +29,41 @@ def printed_trial(capsys: pytest.CaptureFixture[str], trial: str, status: int = 
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("trial", MEASURES)
+@pytest.mark.parametrize("trial", [trial for trial in MEASURES if trial not in SCRIPTS])
 def test_a_trial_prints_where_it_comes_from_and_its_measures(trial: str, capsys: pytest.CaptureFixture[str]) -> None:
     head, *lines = printed_trial(capsys, trial)
     assert head["sources"].keys() == {"plait", "plait_broker", "plait_core", "plait_crypto", "plait_lab", "plait_peer"}
     assert all(Path(folder).is_relative_to(ROOT) for folder in head["sources"].values())
-    assert [line["measure"] for line in lines] == list(MEASURES[trial])
     assert all(line["reached"] > 0 for line in lines)
-    assert [line["unit"] for line in lines] == [compare._unit(measure) for measure in MEASURES[trial]]
+    assert [(line["measure"], line["unit"]) for line in lines] == names_and_units(trial)
+
+
+def names_and_units(trial: str) -> list[tuple[str, str]]:
+    return [(measure.name, measure.unit) for measure in MEASURES[trial]]
+
+
+@pytest.mark.parametrize("trial", SCRIPTS)
+def test_a_program_of_this_state_measures_in_another_checkout(
+    trial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the packages of that checkout alone, and no native kernel of its own."""
+    monkeypatch.setattr(source_state, "kernel_of", None)
+    checkout = tmp_path / "checkout"
+    for member in ("core", "crypto"):
+        shutil.copytree(ROOT / member, checkout / member, ignore=shutil.ignore_patterns("kernel", "__pycache__"))
+    found = State("base", checkout, tmp_path, print, kernel=False).measure(trial, 3, quick=True)
+    assert list(found) == [name for name, _ in names_and_units(trial)]
+    assert all(value is not None and value > 0 for value in found.values())
 
 
 def test_the_names_of_trials_and_measures_stay() -> None:
     expected = {"one-to-one": {"delivered", "cpu", "p50"}, "chain": {"delivered", "cpu"}}
     expected["two-peers"] = expected["one-to-one"]
-    assert {trial: set(measures) for trial, measures in MEASURES.items()} == expected
+    found = {trial: {measure.name for measure in measures} for trial, measures in MEASURES.items()}
+    assert {trial: names for trial, names in found.items() if trial not in SCRIPTS} == expected
+    assert {name.partition(",")[0] for name in found["sealed"]} == {
+        *("pairing", "seal", "sign", "open", "verify", "size", "issue a credential"),
+    }
 
 
 def test_a_trial_that_measures_nothing_is_repeated_and_then_null(
@@ -72,19 +94,33 @@ def test_a_trial_has_no_section(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("measure", "here", "holds"),
     [
-        ("delivered", [97.0, 1.0, 200.0], True),
-        ("delivered", [96.9, 1.0, 200.0], False),
-        ("p50", [103.0, 1.0, 200.0], True),
-        ("p50", [103.1, 1.0, 200.0], False),
-        ("cpu", [150.0, 150.0, 150.0], None),
-        ("delivered", [120.0, 120.0, None], False),
-        ("delivered", [None, None, None], False),
+        (DELIVERED, [97.0, 1.0, 200.0], True),
+        (DELIVERED, [96.9, 1.0, 200.0], False),
+        (P50, [103.0, 1.0, 200.0], True),
+        (P50, [103.1, 1.0, 200.0], False),
+        (CPU, [150.0, 150.0, 150.0], None),
+        (DELIVERED, [120.0, 120.0, None], False),
+        (DELIVERED, [None, None, None], False),
     ],
 )
-def test_the_ratio_of_medians_is_judged(measure: str, here: list[float | None], holds: bool | None) -> None:
+def test_the_ratio_of_medians_is_judged(measure: Measure, here: list[float | None], holds: bool | None) -> None:
     one = Comparison("chain", measure, [100.0, 50.0, 150.0], here)
     assert one.holds is holds
     assert json.loads(json.dumps(one.record()))["base"] == 100
+
+
+def test_a_machine_that_slows_down_is_not_taken_for_slower_code() -> None:
+    """Each value is judged as a multiple of its yardstick, which was measured in the same trial."""
+    seal = next(measure for measure in MEASURES["sealed"] if measure.yardstick)
+    pairing = Comparison("sealed", PAIRING, [1.0, 2.0, 1.0], [2.0, 2.0, 4.0])
+    equal = Comparison("sealed", seal, [10.0, 20.0, 10.0], [20.0, 20.0, 40.0], pairing)
+    assert (equal.ratio, equal.at_equal_speed, equal.holds) == (2.0, 1.0, True)
+    slower = Comparison("sealed", seal, [10.0, 20.0, 10.0], [21.2, 21.2, 42.4], pairing)
+    assert slower.at_equal_speed == pytest.approx(1.06)
+    assert slower.holds is False
+    assert json.loads(json.dumps(slower.record()))["at_equal_speed"] == slower.at_equal_speed
+    lost = Comparison("sealed", seal, [10.0, None, 10.0], [20.0, 20.0, 40.0], pairing)
+    assert (lost.at_equal_speed, lost.holds) == (1.0, False)
 
 
 class Fake:
@@ -101,7 +137,7 @@ class Fake:
         self.turns.append(f"{trial} {state.name}")
         self.seeds.add(seed)
         factors = self._here if state.name == "here" else {}
-        return {measure: factors.get(measure, 100.0) for measure in MEASURES[trial]}
+        return {measure.name: factors.get(measure.name, 100.0) for measure in MEASURES[trial]}
 
 
 def test_states_take_turns_and_each_round_swaps_them(
@@ -114,13 +150,15 @@ def test_states_take_turns_and_each_round_swaps_them(
     assert fake.turns == [" ".join(pair) for pair in pairs]
     assert len(fake.seeds) == 1
     output = capsys.readouterr()
-    assert "| chain: delivered, /s     | 100  | 100  | 1.000     | >= 0.97 | yes   |" in output.out
-    assert "| chain: cpu, us           | 100  | 100  | 1.000     |         |       |" in output.out
+    assert "| chain: delivered, /s     | 100  | 100  | 1.000     |                | >= 0.97 | yes   |" in output.out
+    assert "| chain: cpu, us           | 100  | 100  | 1.000     |                |         |       |" in output.out
     assert "of the processors' time" in output.out
     assert output.err.count("round 2 of 2, base, chain: delivered 100, cpu 100") == 1
 
 
-@pytest.mark.parametrize("here", [{"delivered": 96.0}, {"p50": 104.0}, {"p50": None}])
+@pytest.mark.parametrize(
+    "here", [{"delivered": 96.0}, {"p50": 104.0}, {"p50": None}, {"sign, 1 attribute of 16 values": 106.0}]
+)
 def test_a_measure_below_its_bar_gives_exit_code_1(
     here: dict[str, float | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

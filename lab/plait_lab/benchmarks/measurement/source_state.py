@@ -1,4 +1,4 @@
-"""A checkout whose own benchmarks are run: its packages, its native kernel and its entry points, in subprocesses.
+"""A checkout in which trials are run: its packages, its native kernel and its entry points, in subprocesses.
 
 The interpreter and the dependencies are those of this process. Its installed packages of Plait take no part.
 """
@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from ...reference_trials import MEASURES
+from ...reference_trials import MEASURES, SCRIPTS
 from ..groups import ShowProgress
 from .kernel_builds import NoKernel, installed, kernel_of
 
@@ -28,7 +28,7 @@ class Broken(Exception):
 class State:
     """One state of the source."""
 
-    def __init__(self, name: str, checkout: Path, place: Path, progress: ShowProgress) -> None:
+    def __init__(self, name: str, checkout: Path, place: Path, progress: ShowProgress, *, kernel: bool = True) -> None:
         """Prepare it, with its kernel if this interpreter uses one. Write its entry points below `place`."""
         self.name = name
         self.checkout = checkout
@@ -38,7 +38,7 @@ class State:
         for member in members:
             _write_entry_points(member / "pyproject.toml", place / name)
         self._environment = dict(os.environ)
-        if installed() is None:
+        if not kernel or installed() is None:
             self._environment["PLAIT_NATIVE"] = "off"
         else:
             progress(f"{name}: the native kernel of {checkout}, built if its source is new")
@@ -47,14 +47,15 @@ class State:
 
     def measure(self, trial: str, seed: int, *, quick: bool) -> dict[str, float | None]:
         """Run one trial. Return its measures by name, None for one that failed."""
-        command = [sys.executable, "-m", "plait_lab.bench", "--trial", trial, "--seed", str(seed), "--json"]
-        command += ["--quick"] if quick else []
+        script = SCRIPTS.get(trial)
+        program = ["-m", "plait_lab.bench", "--trial", trial] if script is None else [str(script)]
+        command = [sys.executable, *program, "--seed", str(seed), "--json", *(["--quick"] if quick else [])]
         try:
             done = subprocess.run(
                 command, cwd=self.checkout, env=self._environment, capture_output=True, text=True, timeout=LONGEST_S
             )
         except subprocess.TimeoutExpired:
-            return dict.fromkeys(MEASURES[trial])
+            return {measure.name: None for measure in MEASURES[trial]}
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         reason = "".join(done.stderr.strip().splitlines()[-1:])
         if not lines:
@@ -63,7 +64,7 @@ class State:
         found = {line["measure"]: line["reached"] for line in lines[1:]}
         if done.returncode:
             self._progress(f"{self.name}, {trial}: {reason}")
-        return {measure: found.get(measure) for measure in MEASURES[trial]}
+        return {measure.name: found.get(measure.name) for measure in MEASURES[trial]}
 
     def _kernel(self) -> Path:
         try:

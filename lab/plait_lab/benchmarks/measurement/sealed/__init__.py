@@ -1,1 +1,1 @@
-"""Sealed events: timing of refusals, and a key server under load."""
+"""Sealed events: single operations, timing of refusals, and a key server under load."""
