@@ -18,7 +18,7 @@ from .keyring import Keyring
 from .keys import PublisherKeys, RoutingTokens, SubscriberKeys
 from .plaintext import Metadata, Opened
 from .realm import Realm
-from .routing import DEPOSIT_KINDS, DepositKind, Router, deposit
+from .routing import DEPOSIT_KINDS, DepositKind, Router, TagTest, deposit
 from .sealed_payload import PayloadReader, PayloadSealer
 from .sealing import Draft, Sealed, Sealer
 from .sessions import SealedMember, SealingSession, SessionSealer
@@ -54,6 +54,7 @@ __all__ = [
     "SealingSession",
     "SessionSealer",
     "SubscriberKeys",
+    "TagTest",
     "Texts",
     "Unopenable",
     "deposit",

@@ -56,11 +56,9 @@ SESSIONS_SEALED_MAX: Final = 256
 SESSIONS_OPENED_MAX: Final = 1024
 """Sessions whose keys a reader keeps: ten MB with their bitmaps."""
 
-DEPOSITS_KEPT: Final = 1024
-"""Deposits of routing tokens that a broker keeps decoded: decoding a credential takes a third of a millisecond."""
-
-TAGS_KEPT: Final = 65_536
-"""Results of tag tests that a broker keeps: 16 bytes each, and some 200 for the index."""
+RESULTS_KEPT: Final = 65_536
+"""Points that each testing thread of a broker keeps decoded, and results of tag tests, some 500 bytes for both.
+Decoding a point takes a tenth of a pairing."""
 
 EPOCH_KEYS_MAX: Final = 64
 """Sets of keys of one keyring, over all grants and epochs."""

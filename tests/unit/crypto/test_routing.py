@@ -26,7 +26,8 @@ from plait_crypto import (
 )
 from plait_crypto.attributes.credentials import WHOLE
 from plait_crypto.hazmat import MasterSecret
-from plait_crypto.routing import deposited
+from plait_crypto.hazmat.backend import G2
+from plait_crypto.routing import POINTS_PER_STEP, TagTest, deposited
 
 FILTER = "area < 16 and location == 'London' or area == 99"
 FITS, OTHER, UNDECIDED = Fit.FITS, Fit.OTHER, Fit.UNDECIDED
@@ -173,6 +174,41 @@ def test_results_of_tag_tests_are_cached(world: World) -> None:
     assert 0 < before == router.pairings
 
 
+def test_a_test_is_taken_in_parts_by_any_router(world: World) -> None:
+    """No part takes more steps than it may, and the result is that of a test without parts."""
+    routers = [Router(world.groups), Router(world.groups)]
+    for filter in ("area between 1 and 14", "area == 5", "location == 'Paris'", FILTER, "true"):
+        (mine,) = deposits(world, filter)
+        for area in (3, 5, 99):
+            now = opening(world, area=area, location="Paris")
+            test, parts = TagTest(now, mine), 0
+            while test.fit is None:
+                before = sum(router.pairings for router in routers)
+                taken = routers[parts % 2].run(test, 1)
+                assert taken in (0, 1)
+                assert sum(router.pairings for router in routers) - before <= taken
+                parts += 1
+            assert [test.fit] == Router(world.groups).test(now, [mine])
+            assert routers[0].run(test, 100) == 0, "it has ended"
+
+
+def test_the_largest_deposit_costs_a_part_no_more_than_any_other(world: World) -> None:
+    tokens = tuple(world.groups.hash_to_g2(b"%d" % number, b"test") for number in range(600))
+    hostile = deposit_of(world, (tokens[:400], tokens[400:]))
+    test, router, steps = TagTest(opening(world, area=3, location="Paris"), hostile), Router(world.groups), []
+    while test.fit is None:
+        steps.append(router.run(test, 16))
+    assert test.fit is OTHER
+    assert set(steps[:-1]) == {16}
+    assert sum(steps) == 600 / POINTS_PER_STEP + 400, "all points are decoded; no tag of the first row fits"
+
+
+def deposit_of(world: World, *boxes: tuple[tuple[G2, ...], ...]) -> bytes:
+    """Deposit these points for the present epoch, without the checks of `deposit`."""
+    encoded = RoutingTokens(world.realm.digest, 0, boxes).encode(world.groups)
+    return len(encoded).to_bytes(4, "big") + encoded
+
+
 def test_subscriptions_with_a_credential_in_common_share_its_test(world: World) -> None:
     router = Router(world.groups)
     mine = deposits(world, "location == 'Paris'", "area >= 64 and location == 'Paris'", "location == 'Paris'")
@@ -233,12 +269,11 @@ def test_malformed_openings_are_unopenable(world: World) -> None:
 
 
 def test_a_router_and_a_deposit_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plait_crypto.routing.TAGS_KEPT", 2)
-    monkeypatch.setattr("plait_crypto.routing.DEPOSITS_KEPT", 2)
+    monkeypatch.setattr("plait_crypto.routing.RESULTS_KEPT", 2)
     router = Router(world.groups)
     for area in (1, 2, 3):
         router.test(opening(world, area=area, location="Paris"), deposits(world, f"area == {area}"))
-    assert (len(router._tags), len(router._deposits)) == (2, 2)
+    assert {len(cache) for cache in (router._tags, router._tokens, router._rows)} == {2}
     keys = world.keys("area == 5").routing(world.groups)
     assert deposit(world.groups, [keys])
     many = (RoutingTokens(keys.realm, epoch, keys.boxes) for epoch in range(DEPOSIT_BYTES_MAX // 100))
