@@ -14,7 +14,6 @@ from typing import Final
 from plait_core.errors import FrameError, FrameFault
 from plait_core.ids import Randomness, id_text, new_id
 from plait_core.matching import Index, new_index
-from plait_core.sealed_opening import Fit
 from plait_core.values import Json
 from plait_core.wire import Close, CloseCode, ControlFrame, EventFrame, Frame, Ping, Pong, Publish
 from plait_core.wire.frame_types.session_frames import Code
@@ -44,7 +43,7 @@ from .clients.teardown import Teardown
 from .context import BrokerContext, WallClock
 from .counters import Counters
 from .drop_reasons import DropReason
-from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Recovered
+from .outputs import NOTHING_RECOVERED, ConnectionId, LogRecord, Output, Probed, Recovered
 from .overlay.discovery.broker_connections import BrokerConnections
 from .overlay.security.identity import Identity
 from .pipeline.admission import Admission, PublishRefused
@@ -54,7 +53,6 @@ from .pipeline.event_matcher import EventMatcher
 from .pipeline.observer import EventObserver
 from .pipeline.pipeline import EventPipeline
 from .pipeline.sealed_events import SealedEvents
-from .pipeline.sealed_matching import TagMatcher, WaitingEvent
 from .pipeline.subscription_index import SubscriptionIndex
 from .settings import BrokerSettings, LiveSettings
 from .status import counters_facts, queue_facts
@@ -106,13 +104,13 @@ class Broker:
         self.interest = SubscriptionIndex(index, overlay, parts.install_waits, observer)
         self._subscriptions = Subscriptions(context, self.interest, self.durables)
         deliveries = self._deliveries = Deliveries(context, self._subscriptions)
-        self._tags: TagMatcher[WaitingEvent] = TagMatcher(counters.tags)
-        durable_delivery = DurableDelivery(context, self.durables, self._subscriptions, deliveries, self._tags)
+        sealed = self._sealed = SealedEvents(counters, self.interest, overlay, self.sessions)
+        self._tags = sealed.tags
+        durable_delivery = DurableDelivery(context, self.durables, self._subscriptions, deliveries, sealed)
         self._durable_delivery = durable_delivery
         self._backlog_count = BacklogCount(self.durables, self.interest)
         teardown = self._teardown = Teardown(counters, self.sessions, self.interest, self._subscriptions)
         self._admission = Admission(context)
-        sealed = SealedEvents(counters, self._tags, self.interest, overlay.remote_interest)
         matcher = EventMatcher(observer, self.interest, sealed, deliveries)
         disseminator = Disseminator(context, overlay, sealed, deliveries, durable_delivery, remote)
         self._receipts = PublishReceipts(context, self.sessions, self.interest, self._admission, remote)
@@ -238,10 +236,9 @@ class Broker:
         """All connections, and the time."""
         return [(connection, self._now) for connection in self._connections.values()]
 
-    def fits(self, frame: EventFrame, deposit: bytes) -> bool:
-        """Return whether routing tokens fit an event's tags, as far as the tests have shown."""
-        verdict = self._tags.judge(frame)
-        return verdict is None or verdict(deposit)
+    def fits(self, frame: EventFrame, subscription: int) -> bool:
+        """Return whether the routing tokens of a subscription fit an event's tags, as far as the tests have shown."""
+        return self._sealed.fits(frame, subscription)
 
     def describe(self) -> Json:
         """Return the facts about the broker itself."""
@@ -385,10 +382,10 @@ class Broker:
         """Note that the log has deleted what is before a position."""
         self._durable_delivery.trimmed(first_position)
 
-    def probed(self, ticket: int, fits: Sequence[Fit] | None, now: float) -> None:
-        """Take the answer to a Probe: a Fit for each of its deposits, or None for a malformed opening."""
+    def probed(self, ticket: int, answer: Probed | None, now: float) -> None:
+        """Take the answer to a Probe. None: its opening is malformed."""
         self._now = now
-        self._tags.probed(ticket, fits)
+        self._tags.probed(ticket, answer, now)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -396,6 +393,7 @@ class Broker:
         """Do what is due."""
         self._now = now
         self._backlog.tick(now)
+        self._tags.tick(now)
         self._subscriptions.tick(now)
         if now >= self.overlay.due_at:
             self.overlay.tick(now)
@@ -427,7 +425,7 @@ class Broker:
             max(self._backlog_count.due_at, now),
         )
         # Most turns need no call for these
-        if self._observer.marked or self.explainer.queries.pending or self._tags.waits or self.system.live:
+        if self._observer.marked or self.explainer.queries.pending or self._tags.busy or self.system.live:
             deadlines = (part.next_deadline() for part in (self.explainer, self._tags, self.system))
             due = min([due, *(deadline for deadline in deadlines if deadline is not None)])
         return min(due, self._join_gate.next_deadline(now)) if self._join_gate.waiting else due
@@ -444,8 +442,8 @@ class Broker:
         outputs: list[Output] = self.durables.take(now) if now >= self.durables.due_at else []
         if now >= self._backlog_count.due_at:
             outputs += self._backlog_count.take(now)
-        if self._tags.to_ask:
-            outputs += self._tags.take_probes()
+        if self._tags.to_ask or self._tags.exceeded:
+            outputs += [*self._tags.take_probes(), *self._sealed.take_remarks(now)]
         self._take_sends(outputs, now)
         if self._teardown.closes or self.broker_connections.dials or self._adapter.remarks:
             outputs += [*self._teardown.take(), *self.broker_connections.take(), *self._adapter.take_remarks()]

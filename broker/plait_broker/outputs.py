@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from plait_core.sealed_opening import Fit
+
 ConnectionId: TypeAlias = int
 """Number of a connection, given by the server and never used again."""
 
@@ -104,14 +106,28 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Test which deposited tokens fit the events of a sealing session, outside the loop: each test is a pairing.
+    """Test whether a deposit of routing tokens fits the events of a sealing session, outside the loop, for at most
+    `steps` steps: each of them is a pairing.
 
-    Answer with `probed(ticket, fits)`: a Fit for each deposit, or None for a malformed opening.
+    Answer with `probed(ticket, Probed)`, or `probed(ticket, None)` for a malformed opening.
     """
 
     ticket: int
     opening: bytes
-    deposits: tuple[bytes, ...] = field(repr=False)
+    deposit: bytes = field(repr=False)
+    steps: int
+    rest: object = field(default=None, repr=False)
+    """The rest of the last answer for this test. None: the test begins."""
+
+
+class Probed(NamedTuple):
+    """The answer to a Probe."""
+
+    fit: Fit | None
+    """None: the test has not ended; another Probe goes on with `rest`."""
+    steps: int
+    """Steps taken."""
+    rest: object = None
 
 
 @dataclass(frozen=True, slots=True)

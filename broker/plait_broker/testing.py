@@ -65,7 +65,7 @@ class InMemoryBroker:
                         self.protocol.fetched(output.ticket, self._read(output), False, None, now)
                     case Probe():
                         self._tag_tester = self._tag_tester or TagTestWorker()
-                        self.protocol.probed(output.ticket, self._tag_tester.fits(output), now)
+                        self.protocol.probed(output.ticket, self._tag_tester.answer(output), now)
         self.due_at = self.protocol.next_deadline()
         return written
 

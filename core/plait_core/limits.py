@@ -97,7 +97,7 @@ INTEREST_FILTERS_MAX = 1024
 """Filters that one interest update adds or removes; more go into the next."""
 
 DEPOSIT_BYTES_MAX = 64 * 1024
-"""Bytes of routing tokens that one subscription deposits: some 600, a millisecond each for a new session."""
+"""Bytes of routing tokens that one subscription deposits: some 680, a millisecond each for a new session."""
 
 DEPOSITS_BYTES_MAX = 256 << 20
 """Bytes of routing tokens that one broker keeps for its clients, and as many again for other brokers.

@@ -23,7 +23,7 @@ class Fit(Enum):
 
     FITS = "fits"
     OTHER = "other"  # no credential of these keys is among the event's
-    UNDECIDED = "untold"  # the keys are of other epochs, or none: the subscriber decides
+    UNDECIDED = "undecided"  # the keys are of other epochs, or none: the subscriber decides
 
 
 def opening_of(payload: bytes) -> bytes | None:

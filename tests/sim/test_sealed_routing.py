@@ -13,7 +13,8 @@ from sealed_world import HOUR_US, areas
 from sealed_world import World as SealedWorld
 
 from plait_broker import DropReason
-from plait_broker.pipeline.sealed_matching import TEST_S, TESTS_AHEAD, TESTS_PENDING_MAX
+from plait_broker.pipeline.sealed_matching import TEST_S
+from plait_broker.pipeline.tag_tests import OPENING_TESTS, PARTS_RUNNING_MAX
 from plait_core.filters import parse
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.sealed_opening import SEALED, SEALED_HEAD
@@ -101,11 +102,11 @@ def test_steady_traffic_is_tested_once_for_each_session(sealing: Sealing) -> Non
         publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
     assert len(payloads(next(iter(readers.values())))) == 50
-    assert [node.tag_tests for node in world.nodes] == [1, 1, 0, 0]
+    assert [node.tag_tests for node in world.nodes] == [3, 1, 0, 0], "one for each deposit"
     sealing.anew()
     publisher.publish(sealing.mark, payload=sealing.seal(LONDON))
     world.run(1.0)
-    assert [node.tag_tests for node in world.nodes] == [2, 2, 0, 0]
+    assert [node.tag_tests for node in world.nodes] == [6, 2, 0, 0]
 
 
 def test_a_publishers_order_holds_and_others_wait_for_nothing(sealing: Sealing) -> None:
@@ -135,7 +136,7 @@ def test_a_test_that_does_not_end_costs_traffic_and_no_event(sealing: Sealing) -
     assert not any(payloads(reader) for reader in readers.values())
     world.run(2 * TEST_S)
     assert [len(payloads(reader)) for reader in readers.values()] == [1, 1, 1], "readers decide by themselves"
-    assert world.broker(0).counters.tags["untested"] == 1
+    assert world.broker(0).counters.tags["untested"] == 3, "deposits"
 
 
 def test_keys_of_other_epochs_leave_it_to_the_reader(sealing: Sealing) -> None:
@@ -208,7 +209,7 @@ def test_tests_of_one_publisher_leave_room_for_others(sealing: Sealing) -> None:
     for _ in range(200):  # each another opening
         publisher.publish(sealing.mark, payload=template[:at] + rng.randbytes(4) + template[at + 4 :])
     world.run(0.005)
-    assert world.nodes[0].tag_tests == TESTS_AHEAD < TESTS_PENDING_MAX
+    assert world.nodes[0].tag_tests == PARTS_RUNNING_MAX
     honest = world.connected_client(0)
     honest.publish(sealing.mark, payload=sealing.seal(PARIS))
     world.run(0.2)
@@ -222,3 +223,24 @@ def test_a_deposit_beyond_its_bound_is_refused(sealing: Sealing) -> None:
     client = world.connected_client(0)
     with pytest.raises(ValueError, match="routing"):
         client.subscribe(sealing.filter, routing=bytes(DEPOSIT_BYTES_MAX + 1))
+
+
+def test_a_client_beyond_its_budget_is_named_and_harms_only_itself(sealing: Sealing) -> None:
+    world, publisher, readers = town(sealing)
+    london = next(iter(readers.values()))
+    hostile = world.connected_client(1)
+    for number in range(OPENING_TESTS + 1):
+        hostile.subscribe(sealing.filter, routing=b"no tokens, number %d" % number)
+    world.run(1.0)
+    for _ in range(3):
+        sealing.anew()
+        for kind in (LONDON, PARIS):
+            publisher.publish(sealing.mark, payload=sealing.seal(kind))
+    world.run(4.0)
+    assert (len(payloads(london)), len(payloads(hostile))) == (3, 6)
+    tags = world.broker(1).counters.tags
+    assert tags["over_budget"] == 6, "on each opening"
+    (remark,) = world.nodes[1].remarks
+    assert "routing tokens of client" in remark
+    assert "more tests than its budget" in remark
+    assert not world.nodes[0].remarks, "a broker has the budget of several clients"

@@ -17,6 +17,7 @@ from plait_core.rate_limit import TokenBucket
 from plait_core.wire import Hello
 from plait_core.wire.frame_types.session_frames import Notice, NoticeKind, Subscribe
 
+from ..deposits import CLIENT, Depositor
 from ..drop_reasons import DropReason
 from ..histograms import DelayHistogram
 from ..outputs import ConnectionId, Cursor
@@ -122,6 +123,11 @@ class Subscription:
         self.outbox.slow = slow
 
     @property
+    def depositor(self) -> Depositor:
+        """Whose budget the tests of its routing tokens count against."""
+        return self.session.depositor
+
+    @property
     def open(self) -> bool:
         """Whether its session still has it."""
         return self.session.subscriptions.get(self.id) is self
@@ -189,6 +195,8 @@ class DurableSubscription:
     routing: bytes = field(default=b"", repr=False)
     """Routing tokens that its client has deposited to test tags. The log does not store them: after a restart it gets
     more sealed events than it can read, until its client is back."""
+    depositor: Depositor = (CLIENT, 0)
+    """The client that has deposited them."""
     next_position: int = 0
     """Next position to read from the log; meaningless while it keeps up."""
     since_us: int = 0
@@ -307,6 +315,11 @@ class Session:
     """Rate limit of its client's reports."""
     publish_open: bool = True
     subscribe_open: bool = True
+
+    @property
+    def depositor(self) -> Depositor:
+        """Its client, as one that deposits routing tokens."""
+        return CLIENT, self.id
 
     @property
     def attached(self) -> bool:

@@ -26,6 +26,7 @@ from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.strategy_frames import StrategyMessage
 from plait_core.wire.frame_types.trace_frames import TraceMessage
 
+from ..deposits import Deposit
 from .dissemination.strategy import SendControl
 from .documents import DocumentHandler
 from .interest.interest_sync import InstallDeadlines
@@ -193,8 +194,8 @@ class Overlay(OverlayState):
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def destinations(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
-        """Return the brokers that an event must reach. `fits` tests the tags of a sealed event against a deposit."""
+    def destinations(self, frame: EventFrame, fits: Callable[[Deposit], bool] | None = None) -> list[int]:
+        """Return the brokers that an event must reach. `fits` tells whether a deposit fits a sealed event's tags."""
         interest = self.remote_interest
         homes = interest.match(frame, fits) if interest.home_of else []
         if self.remote_durable_interest.away:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from plait_core.filters import Filter
-from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.values import Attributes
 from plait_core.wire import EventFrame
@@ -15,6 +14,7 @@ from plait_core.wire.frame_types.session_frames import Matching
 from ..adapter.install_waits import InstallWaits
 from ..clients.delivery_queue import Waiting
 from ..clients.sessions import ClientAdvertisement, DurableSubscription, Subscription
+from ..deposits import Deposit, Deposits
 from ..overlay import Overlay
 from .observer import EventObserver
 from .sealed_matching import TagVerdict
@@ -38,9 +38,7 @@ class SubscriptionIndex:
         self.system_revision = 0
         """Number of changes of `system`."""
         self._parties: dict[int, Subscription | DurableSubscription] = {}
-        self.deposits: dict[int, bytes] = {}
-        """By number, the routing tokens that a subscription's client has deposited."""
-        self._deposits_bytes = 0
+        self.deposits = Deposits()
         self._advertised = new_index()
         self._advertisements: dict[int, ClientAdvertisement] = {}
         self._doubtful: dict[int, ClientAdvertisement] = {}
@@ -77,7 +75,7 @@ class SubscriptionIndex:
         self._insert(party)
         if self._observer.subscribed is not None:
             self._observer.subscribed(party)
-        deposit, durable = self.deposits.get(party.number, b""), isinstance(party, DurableSubscription)
+        deposit, durable = self.deposits.tokens(party.number), isinstance(party, DurableSubscription)
         within_us = party.within_us if isinstance(party, Subscription) else 0
         self._install_waits.subscribe(party.number, party.filter, deposit, durable=durable, within_us=within_us)
 
@@ -88,9 +86,7 @@ class SubscriptionIndex:
             self._parties[party.number] = party
             return
         self._index.add(party.number, party.filter)
-        if party.routing and self._deposits_bytes + len(party.routing) <= DEPOSITS_BYTES_MAX:
-            self.deposits[party.number] = party.routing
-            self._deposits_bytes += len(party.routing)
+        self.deposits.add(party.number, party.routing, party.depositor)
         self._parties[party.number] = party
         for number in self._advertised.intersecting(party.filter) if self._advertisements else ():
             self._set_matching(self._advertisements[number], True)
@@ -113,7 +109,7 @@ class SubscriptionIndex:
             del self._parties[party.number]
             return
         self._index.remove(party.number)
-        self._deposits_bytes -= len(self.deposits.pop(party.number, b""))
+        self.deposits.remove(party.number)
         del self._parties[party.number]
         for number in self._advertised.intersecting(party.filter):
             self._doubtful[number] = self._advertisements[number]
@@ -128,13 +124,13 @@ class SubscriptionIndex:
         if isinstance(party, Subscription):
             party.awaited.discard(token)
 
-    def asking(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing tokens of the subscriptions whose filters match a sealed event."""
-        return [self.deposits[number] for number in self._index.match_frame(frame) if number in self.deposits]
+    def asking(self, frame: EventFrame) -> list[Deposit]:
+        """Return the deposits of the subscriptions whose filters match a sealed event."""
+        return self.deposits.among(self._index.match_frame(frame))
 
     def fitting(self, parties: list[P], verdict: TagVerdict) -> list[P]:
         """Return the subscriptions whose routing tokens fit a sealed event's tags, and those without keys."""
-        deposits = self.deposits
+        deposits = self.deposits.by_number
         return [each for each in parties if each.number not in deposits or verdict(deposits[each.number])]
 
     def match(self, frame: EventFrame) -> tuple[list[Subscription], list[DurableSubscription]]:

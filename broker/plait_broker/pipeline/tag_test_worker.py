@@ -6,34 +6,39 @@ filter matches their unencrypted attributes, and readers check the tags.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plait_core.sealed_opening import Fit
 
-from ..outputs import Probe
+from ..outputs import Probe, Probed
 
 if TYPE_CHECKING:
     from plait_crypto import Router
 
 
+UNTESTED: Final = Probed(Fit.UNDECIDED, 0)
+"""The answer for a test that cannot be carried out."""
+
+
 class TagTestWorker:
-    """Tests tags. Not thread-safe: each thread has its own."""
+    """Tests tags. Not thread-safe: each thread has its own. One may go on with a test that another has begun."""
 
     def __init__(self) -> None:
         self._router: Router | None = _new_router()
 
-    def fits(self, probe: Probe) -> Sequence[Fit] | None:
+    def answer(self, probe: Probe) -> Probed | None:
         """Return the answer for `Broker.probed`."""
         if self._router is None:
-            return [Fit.UNDECIDED] * len(probe.deposits)
-        from plait_crypto import Unopenable
+            return UNTESTED
+        from plait_crypto import TagTest, Unopenable
 
         try:
-            return self._router.test(probe.opening, probe.deposits)
+            test = probe.rest if isinstance(probe.rest, TagTest) else TagTest(probe.opening, probe.deposit)
+            steps = self._router.run(test, probe.steps)
         except Unopenable:
             return None
+        return Probed(test.fit, steps, test)
 
 
 @cache

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import Final
 
-from plait_core.sealed_opening import Fit
 from plait_core.values import Json
 from plait_core.wire.frame_types.session_frames import Code
 
 from ..broker import Broker
 from ..clients.access import Caller
 from ..log.event_log import EventLog
-from ..outputs import Close, ConnectionId, Dial, Fetch, LogRecord, Output, Persist, Probe, Remark, Send
+from ..outputs import Close, ConnectionId, Dial, Fetch, LogRecord, Output, Persist, Probe, Probed, Remark, Send
 from .tag_test_pool import TagTestPool
 from .tcp_connection import TcpConnection
 
@@ -274,14 +273,14 @@ class BrokerDriver:
         """Answer a Fetch, from the log's thread."""
         self._loop.call_soon_threadsafe(self._fetched, ticket, records, lost, error)
 
-    def _probed_in_thread(self, ticket: int, fits: Sequence[Fit] | None) -> None:
+    def _probed_in_thread(self, ticket: int, answer: Probed | None) -> None:
         """Answer a Probe, from a thread that tests tags."""
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._probed, ticket, fits)
+            self._loop.call_soon_threadsafe(self._probed, ticket, answer)
 
-    def _probed(self, ticket: int, fits: Sequence[Fit] | None) -> None:
+    def _probed(self, ticket: int, answer: Probed | None) -> None:
         if not self._stopped:
-            self.broker.probed(ticket, fits, monotonic())
+            self.broker.probed(ticket, answer, monotonic())
             self._schedule_flush()
 
     def _persisted(self, ticket: int, error: str | None) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import local
 from typing import Final
 
-from plait_core.sealed_opening import Fit
-
-from ..outputs import Probe
-from ..pipeline.tag_test_worker import TagTestWorker, available
+from ..outputs import Probe, Probed
+from ..pipeline.tag_test_worker import UNTESTED, TagTestWorker, available
 
 THREADS: Final = max(1, min(4, (os.cpu_count() or 1) - 1))
 """One processor is left to the loop."""
@@ -28,7 +26,7 @@ log: Final = logging.getLogger(__name__)
 class TagTestPool:
     """The threads of one broker, started by the first test."""
 
-    def __init__(self, answer: Callable[[int, Sequence[Fit] | None], None]) -> None:
+    def __init__(self, answer: Callable[[int, Probed | None], None]) -> None:
         """`answer` is called in a thread."""
         self._answer = answer
         self._threads: ThreadPoolExecutor | None = None
@@ -46,18 +44,17 @@ class TagTestPool:
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _test(self, probe: Probe) -> Sequence[Fit] | None:
+    def _test(self, probe: Probe) -> Probed | None:
         tester: TagTestWorker | None = getattr(self._thread_local, "tester", None)
         if tester is None:
             tester = self._thread_local.tester = TagTestWorker()
             if not available():
                 log.warning("tags of sealed events are not tested here: pip install 'plait-broker[sealed]'")
-        return tester.fits(probe)
+        return tester.answer(probe)
 
-    def _tested(self, probe: Probe, running: Future[Sequence[Fit] | None]) -> None:
+    def _tested(self, probe: Probe, running: Future[Probed | None]) -> None:
         if running.cancelled():
             return
         if (error := running.exception()) is not None:
             log.error("internal error: please report this; the tags of an event were not tested", exc_info=error)
-        fits = [Fit.UNDECIDED] * len(probe.deposits) if error is not None else running.result()
-        self._answer(probe.ticket, fits)
+        self._answer(probe.ticket, UNTESTED if error is not None else running.result())

@@ -121,7 +121,7 @@ def _matches(filter: Filter, frame: EventFrame) -> Json:
 def outcome_of(broker: BrokerView, party: Subscription | DurableSubscription, known: Remembered, now: float) -> Json:
     """Return the outcome of an event here for a subscription whose filter matches it."""
     id, history = known.frame.id, broker.explainer.history
-    if party.routing and not broker.fits(known.frame, party.routing):
+    if not broker.fits(known.frame, party.number):
         return {"state": "other_tags"}
     if party.since > known.at:
         return {"state": "not_yet", "by_s": round(party.since - known.at, 6)}

@@ -92,7 +92,7 @@ class Hub:
                 if isinstance(output, Persist):
                     self.broker.persisted(output.ticket, None, time.monotonic())
                 elif isinstance(output, Probe):
-                    self.broker.probed(output.ticket, self.prober.fits(output), time.monotonic())
+                    self.broker.probed(output.ticket, self.prober.answer(output), time.monotonic())
 
     def end(self) -> None:
         self.loop.call_soon_threadsafe(self.stop.set)

@@ -10,7 +10,7 @@ from plait_core.wire.frame_types.session_frames import DURABLE, LATE, REPLAYED, 
 from ...context import BrokerContext
 from ...drop_reasons import DropReason
 from ...outputs import LogRecord
-from ...pipeline.sealed_matching import TagMatcher, WaitingEvent
+from ...pipeline.sealed_events import SealedEvents
 from ..confirmations import LOG, Party
 from ..delivery import Deliveries
 from ..delivery_queue import Queued
@@ -28,7 +28,7 @@ class DurableDelivery:
         durables: DurableSubscriptions,
         subscriptions: Subscriptions,
         deliveries: Deliveries,
-        tags: TagMatcher[WaitingEvent],
+        sealed: SealedEvents,
     ) -> None:
         self._settings = context.settings
         self._clock = context.clock
@@ -38,7 +38,7 @@ class DurableDelivery:
         self._durables = durables
         self._subscriptions = subscriptions
         self._deliveries = deliveries
-        self._tags = tags
+        self._sealed = sealed
 
     # --- to the log ---------------------------------------------------------------------------------------------------
 
@@ -153,8 +153,7 @@ class DurableDelivery:
         subscription, frame, position = durable.subscription, entry.frame, entry.position
         assert subscription is not None, "it has a connection that takes data"
         party = (durable.number, position)
-        verdict = self._tags.judge(frame) if durable.routing and position > durable.tested_from else None
-        fits = verdict is None or verdict(durable.routing)
+        fits = position <= durable.tested_from or self._sealed.fits(frame, durable.number)
         if position in durable.beyond or not durable.filter_at(position).matches(frame.attributes()):
             self._confirmations.acknowledge(party)
             return

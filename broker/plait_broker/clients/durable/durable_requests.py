@@ -73,13 +73,13 @@ class DurableRequests:
         session, terms, filter = subscription.session, subscription.terms, subscription.filter
         durable = self._durables.find(session.principal.name, terms.durable)
         if durable is None:
-            durable = self._new(session.principal.name, terms, filter, now)
+            durable = self._new(session, terms, filter, now)
         else:
             self._check_filter(durable, filter)
             if durable.subscription is not None:
                 self._take_over(durable, durable.subscription, session, now)
         filter_before = durable.filter
-        self._set_filter(durable, filter, terms.routing, now)
+        self._set_filter(durable, filter, terms.routing, session, now)
         subscription.number = durable.number
         subscription.durable = durable
         session.subscriptions[subscription.id] = subscription
@@ -102,12 +102,12 @@ class DurableRequests:
         """Replace the filter or the terms of an open one."""
         self._check_filter(durable, filter)
         session, before, filter_before, bounds_before = known.session, known.terms, known.filter, known.outbox.bounds
-        self._set_filter(durable, filter, terms.routing, now)
+        self._set_filter(durable, filter, terms.routing, session, now)
         known.set_terms(terms, filter, bounds)
 
         def undo(now: float) -> None:
             if known.open and known.terms is terms:
-                self._set_filter(durable, filter_before, before.routing, now)
+                self._set_filter(durable, filter_before, before.routing, session, now)
                 known.set_terms(before, filter_before, bounds_before)
 
         self._install_waits.answer_when_installed(durable.number, (session.id, terms.request), stored=False)
@@ -189,14 +189,15 @@ class DurableRequests:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _new(self, owner: str, terms: Subscribe, filter: Filter, now: float) -> DurableSubscription:
+    def _new(self, session: Session, terms: Subscribe, filter: Filter, now: float) -> DurableSubscription:
         if len(self._durables) >= self._settings.current.durables_max:
             raise RequestFailed(Code.LIMIT, "the broker has as many durable subscriptions as it may")
         acknowledged = self._durables.place(terms.start, terms.start_at)
-        durable = DurableSubscription(self._index.new_number(), owner, terms.durable, filter, acknowledged)
+        owner, number = session.principal.name, self._index.new_number()
+        durable = DurableSubscription(number, owner, terms.durable, filter, acknowledged)
         durable.since = now
         durable.since_us = terms.start_at if terms.start is Start.TIME else 0
-        durable.routing = terms.routing
+        durable.routing, durable.depositor = terms.routing, session.depositor
         self._durables.add(durable)
         self._durables.count_backlog(durable)
         self._index.add(durable)
@@ -231,7 +232,9 @@ class DurableRequests:
                 f"open it with its present filter until its backlog is read: {durable.filter.text}",
             )
 
-    def _set_filter(self, durable: DurableSubscription, filter: Filter, routing: bytes, now: float) -> None:
+    def _set_filter(
+        self, durable: DurableSubscription, filter: Filter, routing: bytes, session: Session, now: float
+    ) -> None:
         """Match later events against this filter. The backlog stays that of the filters before."""
         if durable.filter == filter and durable.routing == routing:
             return
@@ -240,6 +243,8 @@ class DurableRequests:
             durable.since = now
         if durable.routing not in (b"", routing):
             durable.tested_from = self._durables.next_position - 1
+        if durable.routing != routing:
+            durable.depositor = session.depositor
         self._index.change(durable, filter, routing)
 
     def _undo_open(
@@ -255,7 +260,7 @@ class DurableRequests:
             self._index.remove(durable)
             self._durables.withdraw(durable, now)
         else:
-            self._set_filter(durable, filter_before, durable.routing, now)
+            self._set_filter(durable, filter_before, durable.routing, subscription.session, now)
 
 
 def _named(holder: Session) -> str:

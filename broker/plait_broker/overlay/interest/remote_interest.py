@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from plait_core.filters import Filter, parse_indexable
-from plait_core.limits import DEPOSITS_BYTES_MAX
 from plait_core.matching import Index
 from plait_core.values import Attributes
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate
+
+from ...deposits import BROKER, Deposit, Deposits
 
 
 @dataclass(slots=True)
@@ -50,9 +51,7 @@ class RemoteInterest:
         """Counts changes of `system`."""
         self.home_of: dict[int, int] = {}
         self._handles = 0
-        self.deposits: dict[int, bytes] = {}
-        """By handle, the routing tokens of a filter."""
-        self._deposits_bytes = 0
+        self.deposits = Deposits()
         self.changes = 0
         """Counts changes of all interest."""
 
@@ -110,15 +109,16 @@ class RemoteInterest:
         }
         return {source: filters for source, filters in meeting.items() if filters}
 
-    def asking(self, frame: EventFrame) -> list[bytes]:
-        """Return the routing tokens of the filters that match a sealed event."""
-        return [self.deposits[handle] for handle in self._index.match_frame(frame) if handle in self.deposits]
+    def asking(self, frame: EventFrame) -> list[Deposit]:
+        """Return the deposits of the filters that match a sealed event."""
+        return self.deposits.among(self._index.match_frame(frame))
 
-    def match(self, frame: EventFrame, fits: Callable[[bytes], bool] | None = None) -> list[int]:
-        """Return the brokers that an event must reach. `fits` tests the tags of a sealed event against a deposit."""
+    def match(self, frame: EventFrame, fits: Callable[[Deposit], bool] | None = None) -> list[int]:
+        """Return the brokers that an event must reach. `fits` tells whether a deposit fits a sealed event's tags."""
         found = self._index.match_frame(frame)
         if fits is not None:
-            found = [handle for handle in found if handle not in self.deposits or fits(self.deposits[handle])]
+            deposits = self.deposits.by_number
+            found = [handle for handle in found if handle not in deposits or fits(deposits[handle])]
         if not found:
             return []
         home_of = self.home_of
@@ -161,15 +161,12 @@ class RemoteInterest:
         home.stale.clear()
 
     def _add(self, source: int, home: HomeInterest, number: int, filter: Filter, deposit: bytes) -> None:
-        """Add a filter. Routing tokens beyond the bound are dropped, so that broker may get more events than needed."""
         self._drop(home, number)
         self._handles += 1
         self.system_revision += filter.system
         (self.system if filter.system else self._index).add(self._handles, filter)
         self.home_of[self._handles] = source
-        if deposit and self._deposits_bytes + len(deposit) <= DEPOSITS_BYTES_MAX:
-            self.deposits[self._handles] = deposit
-            self._deposits_bytes += len(deposit)
+        self.deposits.add(self._handles, deposit, (BROKER, source))
         home.handles[number] = self._handles
         home.filters[number] = filter
 
@@ -185,4 +182,4 @@ class RemoteInterest:
         self.system_revision += own
         (self.system if own else self._index).remove(handle)
         del self.home_of[handle]
-        self._deposits_bytes -= len(self.deposits.pop(handle, b""))
+        self.deposits.remove(handle)

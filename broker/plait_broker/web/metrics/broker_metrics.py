@@ -157,7 +157,14 @@ def _counted(broker: BrokerView) -> Iterator[Metric]:
                   broker.system.events)  # fmt: skip
     yield counter("plait_system_missed", "Telemetry records that exceeded the limit of system events.",
                   broker.system.missed)  # fmt: skip
-    yield counters("plait_tags", "Tests of sealed events' tags, by outcome.", "outcome", OUTCOMES, counts.tags)
+    yield counters(
+        "plait_tags",
+        "Tests of sealed events' tags, and deposits by their outcome for each event. over_budget: openings on which "
+        "the tests of a client or broker exceeded its budget.",
+        "outcome",
+        OUTCOMES,
+        counts.tags,
+    )
 
 
 def _held(broker: BrokerView) -> Iterator[Metric]:

@@ -343,7 +343,7 @@ class OverlayNode(Endpoint):
         if self.paused:
             self._held.append(partial(self._probed, life, probe))
             return
-        self.broker.probed(probe.ticket, self._tag_tests.fits(probe), self._timeline.now)
+        self.broker.probed(probe.ticket, self._tag_tests.answer(probe), self._timeline.now)
         self.act()
 
     # --- time ---------------------------------------------------------------------------------------------------------
