@@ -78,8 +78,8 @@ nightly: setup-analytics
 
 RUNS ?= 100000
 fuzz: .venv/.ready
-	@for target in frames filters tree_messages envelopes keys deposits key_requests; do \
-	  runs=$(RUNS); case $$target in envelopes|keys|deposits) runs=$$(($(RUNS) / 20));; esac; \
+	@for target in frames filters tree_messages envelopes keys deposits key_requests links; do \
+	  runs=$(RUNS); case $$target in envelopes|keys|deposits|links) runs=$$(($(RUNS) / 20));; esac; \
 	  echo "fuzzing $$target, $$runs runs"; mkdir -p build/fuzz/$$target; \
 	  $(BIN)/python tests/fuzz/fuzz_$$target.py -runs=$$runs -max_len=4096 build/fuzz/$$target tests/fuzz/corpus/$$target 2>build/fuzz/$$target.log \
 	    || { tail -30 build/fuzz/$$target.log; exit 1; }; \

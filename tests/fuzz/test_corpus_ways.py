@@ -1,4 +1,5 @@
-"""Replays every kept input of the fuzzers of sealed events through its check, and changes of them from a fixed seed."""
+"""Replays every kept input of the fuzzers of sealed events and of peers' links through its check, and changes of them
+from a fixed seed. The first byte of an input selects a way in."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from random import Random
 import pytest
 
 HERE = Path(__file__).parent
-TARGETS = ("envelopes", "keys", "deposits", "key_requests")
+TARGETS = ("envelopes", "keys", "deposits", "key_requests", "links")
 CORPUS = [(target, path) for target in TARGETS for path in sorted((HERE / "corpus" / target).iterdir())]
 CHECKS: dict[str, Callable[[bytes], None]] = {
     target: runpy.run_path(str(HERE / f"fuzz_{target}.py"))["check"] for target in TARGETS

@@ -1,6 +1,7 @@
-"""Writes the seeds of the fuzzers of sealed events: valid inputs, changes of them, and inputs known to be nasty.
+"""Writes the seeds of the fuzzers of sealed events and of peers' links: valid inputs, changes of them, and inputs known
+to be nasty.
 
-    python tests/fuzz/seed_sealed.py
+    python tests/fuzz/seed_ways.py
 
 Run it after a change of the format. What the fuzzers found is kept under other names and is not touched.
 """
@@ -13,10 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
+from link_attacks import Step, ciphers, step
 from sealed_inputs import named, runner
 
 CORPUS = Path(__file__).parent / "corpus"
 IDENTITY = b"\xc0" + bytes(47)
+TO_ACCEPTOR, TO_DIALLER = 0, 1
+ALL = 255
+FORTH, BACK = step(Step.DELIVER, TO_ACCEPTOR, ALL), step(Step.DELIVER, TO_DIALLER, ALL)
+EXCHANGE = FORTH + BACK
+LOW_ORDER = bytes(32)
+"""A public key with which every shared key is zero."""
 
 
 def change(way: int, at: int, remove: int, insert: bytes = b"") -> bytes:
@@ -142,7 +151,48 @@ def key_requests() -> Iterator[tuple[str, bytes]]:
     yield "reply-number", line(ok=1)
 
 
-SEEDS = {"envelopes": envelopes, "keys": keys, "deposits": deposits, "key_requests": key_requests}
+def attacks_on_links() -> Iterator[tuple[str, bytes]]:
+    """Yield attacks on two ends that have exchanged keys, for ciphers and for links alike."""
+    write, written = step(Step.WRITE, 0, 3), step(Step.WRITE, 0, 3) + FORTH
+    open_link = EXCHANGE + written + 3 * (FORTH + BACK)
+    back = step(Step.WRITE, 1, 5) + BACK
+    yield "opens", open_link + written + back
+    yield "byte-by-byte", 200 * step(Step.DELIVER, 0, 1)
+    yield "first-flipped", step(Step.FLIP, 0, 40, 1) + FORTH + BACK
+    yield "first-cut", step(Step.CUT, 0, 47) + FORTH + FORTH
+    yield "first-twice", step(Step.REPEAT, 0, 0, 48) + FORTH + EXCHANGE
+    yield "answer-flipped", FORTH + step(Step.FLIP, 1, 0, 128) + BACK + write
+    yield "answer-reflected", step(Step.REFLECT, 1, 0, 48) + BACK
+    yield "record-flipped", open_link + write + step(Step.FLIP, 0, 9, 1) + FORTH + written
+    yield "record-length", open_link + write + step(Step.FLIP, 0, 0, 255) + FORTH + written
+    yield "record-dropped", open_link + write + step(Step.CUT, 0, 0) + written
+    yield "record-repeated", open_link + write + step(Step.REPEAT, 0, 0, ALL) + FORTH
+    yield "records-swapped", open_link + write + write + step(Step.SWAP, 0, 48) + FORTH
+    yield "record-replayed", open_link + written + step(Step.REPLAY, 0, 48, ALL) + FORTH
+    yield "record-reflected", open_link + written + step(Step.REFLECT, 1, 48, ALL) + BACK
+    yield "record-cut", open_link + write + step(Step.CUT, 0, 20) + FORTH + back
+    yield "zeros-before", EXCHANGE + step(Step.INSERT, 0, 0, 40) + FORTH
+    length = step(Step.INSERT, 0, 0, 2) + step(Step.FLIP, 0, 0, ALL)
+    yield "first-record-large", FORTH + length + 20 * step(Step.INSERT, 0, 2, ALL) + FORTH
+    yield "acceptor-early", FORTH + step(Step.WRITE, 1, 3) + BACK + step(Step.WRITE, 1, 3)
+    yield "large", open_link + 2 * step(Step.WRITE, 0, 255) + step(Step.DELIVER, 0, 254) + FORTH
+
+
+def links() -> Iterator[tuple[str, bytes]]:
+    dialler, _ = ciphers()
+    first = dialler.take()
+    yield "nothing", b"\0"
+    yield "message", b"\0" + first
+    yield "message-short", b"\0" + first[:47]
+    yield "message-low-order", b"\0" + LOW_ORDER + bytes(16)
+    yield "stranger", b"\1" + b"GET / HTTP/1.1\r\nHost: canary\r\nConnection: close\r\n\r\n"
+    yield "stranger-zeros", b"\1" + bytes(500)
+    yield "stranger-bytes", b"\1\0" + bytes(range(200))
+    for way, name in ((2, "cipher"), (3, "link")):
+        yield from ((f"{name}-{attack}", bytes((way,)) + steps) for attack, steps in attacks_on_links())
+
+
+SEEDS = {"envelopes": envelopes, "keys": keys, "deposits": deposits, "key_requests": key_requests, "links": links}
 
 
 def main() -> None:
