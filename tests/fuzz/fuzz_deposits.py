@@ -30,7 +30,7 @@ def check(data: bytes) -> None:
 
 def _deposit(data: bytes) -> None:
     from plait_core.sealed_opening import Fit
-    from plait_crypto import KeyInvalid, Router
+    from plait_crypto import KeyInvalid, Router, TagTest
     from plait_crypto.routing import deposited
 
     groups = runner().groups
@@ -44,6 +44,10 @@ def _deposit(data: bytes) -> None:
     first, found, last = Router(groups).test(named("opening"), [named(FITTING), data, named(OTHER)])
     assert (first, last) == (Fit.FITS, Fit.OTHER)
     assert keys or found is Fit.UNDECIDED
+    test, router = TagTest(named("opening"), data), Router(groups)
+    while test.fit is None:
+        assert router.run(test, 1) <= 1
+    assert test.fit is found
 
 
 def _opening(data: bytes) -> None:

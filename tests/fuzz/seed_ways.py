@@ -77,7 +77,7 @@ def keys() -> Iterator[tuple[str, bytes]]:
     for name, realm in realms.items():
         yield f"schema-{name.replace(' ', '-')}", b"\4" + realm["schema"].encode()
     yield "schema-deep", b"\4" + b"[" * 2000
-    yield "schema-list", b"\4[]"
+    yield "schema-array", b"\4[]"
     whole = json.loads(realms["two rows"]["schema"])
     for name, field in {"infinite": 1e999, "huge": 10**300, "true": True, "none": None, "list": []}.items():
         whole["attributes"][0]["hi"] = field

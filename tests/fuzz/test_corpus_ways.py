@@ -4,7 +4,7 @@ from a fixed seed. The first byte of an input selects a way in."""
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -16,12 +16,20 @@ CORPUS = [(target, path) for target in TARGETS for path in sorted((HERE / "corpu
 CHECKS: dict[str, Callable[[bytes], None]] = {
     target: runpy.run_path(str(HERE / f"fuzz_{target}.py"))["check"] for target in TARGETS
 }
+SEEDS: dict[str, Callable[[], Iterator[tuple[str, bytes]]]] = runpy.run_path(str(HERE / "seed_ways.py"))["SEEDS"]
 MUTATIONS = 5
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_there_is_a_corpus(target: str) -> None:
     assert len([path for each, path in CORPUS if each == target]) >= 15
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_seeds_are_those_of_the_present_formats(target: str) -> None:
+    """Otherwise the fuzzers begin with inputs that fail the first check: `python tests/fuzz/seed_ways.py`."""
+    for name, data in SEEDS[target]():
+        assert (HERE / "corpus" / target / name).read_bytes() == data, name
 
 
 @pytest.mark.parametrize(("target", "path"), CORPUS, ids=lambda each: getattr(each, "name", each))
