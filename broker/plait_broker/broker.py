@@ -180,6 +180,8 @@ class Broker:
         self._teardown.drain(now)
         self._keepalive.sweep_at(now)
         self.broker_connections.link_selection.stop()
+        self.overlay.stop(now)
+        self._adapter.carry_out(now)
         for connection in list(self._connections.values()):
             self._teardown.close_when_drained(connection)
         self.durables.flush_now(now)

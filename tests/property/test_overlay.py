@@ -19,9 +19,9 @@ from plait_broker.overlay.interest.interest_sync import AGAIN_MAX_S, InterestSyn
 from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_broker.overlay.topology.link_state import HOP_US, LinkStateDatabase
 from plait_broker.overlay.transport.reliable_stream import (
+    ACK_EVENTS,
     EARLY_MAX,
     GAP_S,
-    TAKEN_EVENTS,
     ReceivedEvent,
     ReceiveStream,
     SendStream,
@@ -693,7 +693,7 @@ class Stream(RuleBasedStateMachine):
 TestStream = Stream.TestCase
 
 
-@given(st.integers(1, 3 * TAKEN_EVENTS), SEEDS)
+@given(st.integers(1, 3 * ACK_EVENTS), SEEDS)
 def test_a_destination_sends_an_ack_after_so_many_events_at_the_latest(count: int, seed: int) -> None:
     incoming = ReceiveStream()
     incoming.skip(0, 0.0)
@@ -707,4 +707,4 @@ def test_a_destination_sends_an_ack_after_so_many_events_at_the_latest(count: in
         if report is not None:
             assert report == (position, ())
             unacked = 0
-        assert unacked < TAKEN_EVENTS
+        assert unacked < ACK_EVENTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plait_broker import BrokerSettings
-from plait_broker.overlay.transport.reliable_stream import DOUBT_S
+from plait_broker.overlay.transport.reliable_stream import DOUBT_S, SOON_ACK_S
 from plait_core.wire import encode_frame
 from plait_core.wire.frame_types.envelope_frames import envelop_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement
@@ -160,3 +160,30 @@ def test_what_was_on_a_link_that_goes_comes_soon_by_another(cut: tuple[int, int]
     assert received[0].path == (0, 1, 3)
     assert received[-1].path == (0, 2, 3)
     assert max(one.delay_s for one in received) < most_s
+
+
+@pytest.mark.parametrize("failed", [(0, 1), (1, 2)])
+def test_a_link_failure_retransmits_only_what_was_on_its_way(failed: tuple[int, int]) -> None:
+    """Acks come five times a second, so far more events are unacked than were on their way."""
+    per_s, path_s = 500, 0.004
+    graph = GivenGraph({(0, 1): 0.002, (1, 2): 0.002, (0, 3): 0.01, (2, 3): 0.01})
+    graph.start()
+    graph.advertise(0, "x >= 0")
+    graph.subscribe(2, "x >= 0")
+    graph.run(1.0)
+
+    def publish(count: int) -> None:
+        for _ in range(count):
+            graph.publish(0, {"x": 1})
+            graph.run(1 / per_s)
+
+    publish(per_s)
+    unacked = max(len(stream.kept) for stream in graph.nodes[0].overlay.event_streams.outgoing.values())
+    assert unacked > 0.1 * per_s
+    graph.cut(graph.world.link_of(*failed))
+    publish(per_s)
+    graph.run(1.0)
+    assert len(graph.receptions(2)) == len(graph.events)
+    retransmitted = graph.nodes[0].overlay.event_streams.counts["again"]
+    assert retransmitted <= per_s * (SOON_ACK_S + 4 * path_s) < unacked
+    assert not graph.world.complaints

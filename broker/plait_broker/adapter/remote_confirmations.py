@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plait_core.wire import Confirm, EventFrame
-from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome
+from plait_core.wire.frame_types.overlay_frames import ACK_NOW, CONFIRM, DeliveryOutcome
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frame_types.trace_frames import MARKED
 
@@ -48,7 +48,7 @@ class RemoteConfirmations:
     ) -> Iterable[Party]:
         """Send an event to these brokers. Return the parties whose confirmation its publisher waits for."""
         subscribers = bool(confirm) and confirm is Confirm.SUBSCRIBERS
-        flags = CONFIRM if subscribers else 0
+        flags = CONFIRM if subscribers else ACK_NOW if confirm else 0
         if self._observer.marked and frame.id in self._observer.marked:
             flags |= MARKED
         named = self._overlay.publish(frame, homes, delay_us, flags, now)

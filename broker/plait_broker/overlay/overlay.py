@@ -220,6 +220,11 @@ class Overlay(OverlayState):
         self.pending = True
         self.event_streams.acknowledge(event, now)
 
+    def stop(self, now: float) -> None:
+        """Send the acks that are pending: this broker stops, and others would retransmit what they await acks for."""
+        self._begin(now)
+        self.event_streams.ack_all(now)
+
     def send_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """Send the result of an event with confirmation to its publisher's broker."""
         self.pending = True

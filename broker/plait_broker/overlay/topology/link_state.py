@@ -50,15 +50,16 @@ class LinkStateDatabase:
         return [self.known[broker] for broker in sorted(self.known)]
 
     def put(self, link_state: LinkState) -> bool:
-        """Take a newer link state. Return whether its origin has lost a link."""
+        """Take a newer link state. Return whether a link is lost by it. The second end of a link that tells of its loss
+        brings no news: the link does not count since the first one did."""
         before, after = self._links.get(link_state.origin, {}).keys(), set(link_state.neighbours)
-        lost = not before <= after
+        counted = self._costs.get(link_state.origin, {}).keys()
         self.links_revision += before != after
         self.known[link_state.origin] = link_state
         self._links[link_state.origin] = dict(zip(link_state.neighbours, link_state.delays_us, strict=True))
         self._price(link_state.origin)
         self._changed()
-        return lost
+        return not counted <= self._costs[link_state.origin].keys()
 
     def remove(self, broker: int) -> None:
         """Forget a broker."""

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from plait_core.wire import Destination, EventFrame, Forward, Frame
-from plait_core.wire.frame_types.overlay_frames import LOGGED, StreamAck, StreamSkip
+from plait_core.wire.frame_types.overlay_frames import ACK_NOW, LOGGED, StreamAck, StreamSkip
 
 from ..dissemination.strategy import Envelope
 from ..outputs import Acked, LogRemark, Lost, Output
@@ -23,6 +23,7 @@ from ..topology.link_state import LinkStateDatabase
 from .control_unicast import ControlUnicast
 from .forwarder import Forwarder
 from .reliable_stream import (
+    DOUBT_S,
     USUAL_TRIES,
     ReceivedEvent,
     ReceiveStream,
@@ -64,8 +65,14 @@ class EventStreams:
         self._outputs = outputs
         self.sending: dict[int, None] = {}
         """Destinations with unacked events."""
+        self._again_at = math.inf
+        """The time of the next retransmission, or an earlier one."""
         self.reporting: dict[int, None] = {}
-        """Publishers' brokers to which an ack may be due."""
+        """Publishers' brokers to which an ack is due at some time."""
+        self._ack_at = math.inf
+        """The time of the next of these acks, or an earlier one."""
+        self._filling: dict[int, None] = {}
+        """Destinations whose next event asks for an ack, because the window of their stream fills."""
         self._detoured: dict[int, None] = {}
         """Destinations whose events take a source route at present."""
         self._suspicion_at = -math.inf
@@ -73,6 +80,11 @@ class EventStreams:
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Number an event in the stream of each destination, and send it. Return the destinations with positions."""
         named: list[Destination] = []
+        if self._filling and (asking := [home for home in homes if home in self._filling]):
+            flags |= ACK_NOW
+            for home in asking:
+                del self._filling[home]
+                self.outgoing[home].ask_later()
         for home in homes:
             position = self._keep_one(home, (frame, flags, delay_us, now, None), now)
             proof = self._message_auth.prove_event(home, position, flags, frame.block)
@@ -111,8 +123,12 @@ class EventStreams:
         """Ack a received event: this broker has charge of it."""
         incoming = self.incoming.get(event.root)
         if incoming is not None:
-            incoming.acknowledge(event.position, now)
-            self.reporting[event.root] = None
+            incoming.acknowledge(event.position, now, asked=bool(event.flags & ACK_NOW))
+            ack_at = incoming.ack_at
+            if ack_at is not None:
+                self.reporting[event.root] = None
+                if ack_at < self._ack_at:
+                    self._ack_at = ack_at
 
     def receive_ack(self, ack: StreamAck, now: float) -> None:
         """Take a destination's ack, and retransmit the events that it reports missing."""
@@ -127,24 +143,34 @@ class EventStreams:
         missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
         if not outgoing.kept:
             self.sending.pop(ack.source, None)
+        elif outgoing.again_at < self._again_at:  # the timeout was long, after several without an ack
+            self._again_at = outgoing.again_at
         if ack.missing or ack.up_to < outgoing.first - 1:
             self._retransmit(ack.source, outgoing, missing, now, send_floor=True)
 
     def receive_skip(self, skip: StreamSkip, now: float) -> None:
         """Take a publisher's broker's notice that events up to a position will not come any more."""
-        self._outputs += self._stream(skip.source).skip(skip.up_to, now)
-        self.reporting[skip.source] = None
+        incoming = self._stream(skip.source)
+        self._outputs += incoming.skip(skip.up_to, now)
+        self._await_report(skip.source, incoming)
 
     def retransmit_soon(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
-        """Retransmit soon: a link has failed, or the destination `home` can be reached again.
+        """Ack at once what has arrived, and retransmit soon what is not acked then: a link has failed, or the broker
+        `home` can be reached again.
 
-        Streams whose last copy went to the `lost` neighbour retransmit at once.
+        Streams whose last copy went to the `lost` neighbour retransmit at once what has hardly arrived.
         """
+        for root, incoming in self.incoming.items():
+            if home is None or root == home:
+                incoming.ack_soon(now, now + DOUBT_S + self._path_s(root))
+                self._await_report(root, incoming)
         for broker, outgoing in self.outgoing.items():
             if home is None or broker == home:
                 outgoing.retransmit_soon(now)
                 if lost and self._forwarder.last_hop.get(broker) == lost:
-                    self._retransmit(broker, outgoing, outgoing.doubtful(now), now)
+                    since = outgoing.suspect_since(now, self._path_s(broker))
+                    self._retransmit(broker, outgoing, outgoing.doubtful(now, since), now)
+                self._again_at = min(self._again_at, outgoing.again_at)
 
     def gone(self, broker: int, now: float) -> None:
         """Forget a broker: give up its unacked events, and deliver its events that are ahead of a hole."""
@@ -153,6 +179,7 @@ class EventStreams:
             for position in list(outgoing.kept):
                 self._give_up(broker, outgoing, position, "unreachable", now)
         self.sending.pop(broker, None)
+        self._filling.pop(broker, None)
         self._detoured.pop(broker, None)
         self._forwarder.last_hop.pop(broker, None)
         incoming = self.incoming.pop(broker, None)
@@ -176,6 +203,7 @@ class EventStreams:
         """
         outgoing = self.outgoing.pop(before, None)
         self.sending.pop(before, None)
+        self._filling.pop(before, None)
         self._detoured.pop(before, None)
         for position, kept in outgoing.kept.items() if outgoing is not None else ():
             frame, flags, delay_us, published_at, party = kept
@@ -189,42 +217,61 @@ class EventStreams:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Send the acks that are due."""
+        """Send the acks that are due, and with them those that are due a little later."""
+        if now < self._ack_at:
+            return
         for root in list(self.reporting):
             self._report(root, now)
+        deadlines = [self.incoming[root].next_deadline() for root in self.reporting]
+        self._ack_at = min((at for at in deadlines if at is not None), default=math.inf)
 
     def tick(self, now: float) -> None:
         """Retransmit and ack what is due."""
-        for home in list(self.sending):
-            outgoing = self.outgoing[home]
-            due = outgoing.due(now, self._path_s(home))
-            self._retransmit(home, outgoing, due, now)
+        if now >= self._again_at:
+            for home in list(self.sending):
+                outgoing = self.outgoing[home]
+                due = outgoing.due(now, self._path_s(home))
+                self._retransmit(home, outgoing, due, now)
+            deadlines = [self.outgoing[home].again_at + self._path_s(home) for home in self.sending]
+            self._again_at = min(deadlines, default=math.inf)
+        self.settle(now)
+
+    def ack_all(self, now: float) -> None:
+        """Send all acks that are not sent yet: this broker stops."""
+        for incoming in self.incoming.values():
+            incoming.ack_soon(now, now)
+        self._ack_at = now
         self.settle(now)
 
     def expire(self, now: float) -> None:
         """Give up expired events for destinations that cannot be reached."""
         for home in list(self.sending):
             outgoing = self.outgoing[home]
-            if self.me not in self._map.distances(home):
+            if not self._map.reaches(self.me, home):
                 for position in [position for position, kept in outgoing.kept.items() if is_expired(kept, now)]:
                     self._give_up(home, outgoing, position, "expired", now)
 
     def next_deadline(self) -> float | None:
-        """Return when `tick` is to be called, or None."""
-        times = [self.outgoing[home].again_at + self._path_s(home) for home in self.sending]
-        times += [at for root in self.reporting if (at := self.incoming[root].next_deadline()) is not None]
-        return min(times, default=None)
+        """Return when to call `tick` at the latest, or None."""
+        again_at = self._again_at if self.sending else math.inf
+        ack_at = self._ack_at if self.reporting else math.inf
+        at = min(again_at, ack_at)
+        return at if at < math.inf else None
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _keep_one(self, home: int, kept: Unacked, now: float) -> int:
-        outgoing = self.outgoing.get(home)
+        outgoing, settings = self.outgoing.get(home), self.settings
         if outgoing is None:
-            outgoing = self.outgoing[home] = SendStream(max(1, round(now * 1_000_000)))
+            first = max(1, round(now * 1_000_000))
+            outgoing = self.outgoing[home] = SendStream(first, settings.stream_items_max, settings.stream_bytes_max)
             self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now)
         position = outgoing.add(kept, now)
-        self.sending[home] = None
-        settings = self.settings
+        if home not in self.sending:
+            self.sending[home] = None
+            self._again_at = min(self._again_at, outgoing.again_at)
+        if position >= outgoing.ask_at or outgoing.kept_bytes >= outgoing.ask_at_bytes:
+            self._filling[home] = None
         while (
             len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max
         ) and len(outgoing.kept) > 1:  # the event itself stays, of whatever size: it is sent now
@@ -241,9 +288,11 @@ class EventStreams:
             self.counts["forged"] += 1
             self._log_suspicion(arrival.path, now)
             return
-        self.reporting[root] = None
-        incoming = self.incoming.get(root)
-        self._outputs += (incoming or self._stream(root)).receive(arrival, now)
+        incoming = self.incoming.get(root) or self._stream(root)
+        ready = incoming.receive(arrival, now)
+        self._outputs += ready
+        if not ready or incoming.gap_since is not None:  # it is ahead of a hole, or came again
+            self._await_report(root, incoming)
 
     def _log_suspicion(self, path: tuple[int, ...], now: float) -> None:
         """Log the path of an event with a wrong MAC: one of the brokers on it made the event up or changed it."""
@@ -255,6 +304,13 @@ class EventStreams:
 
     def _stream(self, root: int) -> ReceiveStream:
         return self.incoming.get(root) or self.incoming.setdefault(root, ReceiveStream())
+
+    def _await_report(self, root: int, incoming: ReceiveStream) -> None:
+        """Note when the next report of a stream is due."""
+        at = incoming.next_deadline()
+        if at is not None:
+            self.reporting[root] = None
+            self._ack_at = min(self._ack_at, at)
 
     def _report(self, root: int, now: float) -> None:
         incoming = self.incoming[root]
@@ -329,4 +385,4 @@ class EventStreams:
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""
-        return 4e-6 * self._map.distances(home).get(self.me, 0)
+        return 4e-6 * self._map.distances(self.me).get(home, 0)

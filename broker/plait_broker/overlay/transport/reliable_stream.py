@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from plait_core.limits import MISSING_MAX
@@ -27,16 +28,28 @@ AGAIN_MAX_S: Final = 8.0
 AGAIN_EVENTS: Final = 64
 """Events retransmitted at a timeout, while no position is known to be missing: enough to learn which are."""
 
+TOGETHER_S: Final = 0.05
+"""Acks that are due within this are sent in one turn with one that is due now. So a broker with streams from many
+roots looks at all of them five times a second, and not for each ack."""
+
 GAP_S: Final = 0.1
 """A hole is reported as missing after this: a change of path only reorders events, and the late ones follow soon."""
 
-TAKEN_S: Final = 0.02
-TAKEN_EVENTS: Final = 256
-"""A receiver sends an ack within this time, or after so many events."""
+ACK_S: Final = 0.2
+ACK_EVENTS: Final = 1024
+"""A receiver sends an ack within this time, or after so many events: a root with a thousand destinations gets 5,000
+acks/s. It is a third of `AGAIN_S`, so that a delayed ack causes no retransmission."""
+
+ASKED_ACK_S: Final = 0.005
+"""An ack that the sender asks for is sent at once, but not within this time after another one."""
+
+SOON_ACK_S: Final = 0.02
+"""A receiver sends an ack within this time after a link failed, and for an event that comes again: the sender is about
+to retransmit what is not acked."""
 
 DOUBT_S: Final = 0.03
 """Events in flight when a link fails may be lost. Those that are not acked within this, plus the path's delay, are
-retransmitted. It is a little longer than a receiver delays its acks."""
+retransmitted. It is a little longer than `SOON_ACK_S`."""
 
 USUAL_TRIES: Final = 1
 """After so many retransmissions in a row without an ack, further ones also take a source route: a broker on the path
@@ -77,9 +90,12 @@ class SendStream:
     __slots__ = (
         "_again_s",
         "_doubtful",
+        "_quarter",
         "_tried_at",
         "acked",
         "again_at",
+        "ask_at",
+        "ask_at_bytes",
         "detour",
         "detour_until",
         "first",
@@ -94,8 +110,9 @@ class SendStream:
         "tries",
     )
 
-    def __init__(self, first: int) -> None:
-        """Positions begin at `first`: above those of a stream to the same broker that was given up before."""
+    def __init__(self, first: int, items_max: int = 1 << 16, bytes_max: int = 64 << 20) -> None:
+        """Positions begin at `first`: above those of a stream to the same broker that was given up before. The window
+        has `items_max` events and `bytes_max` bytes."""
         self.first = first
         self.next = first
         self.acked = first - 1
@@ -120,6 +137,11 @@ class SendStream:
         self._again_s = AGAIN_S
         self._doubtful = first
         """Unacked events below this position were in flight when a link failed."""
+        self._quarter = (max(1, items_max // 4), bytes_max // 4)
+        self.ask_at = 0
+        self.ask_at_bytes = 0
+        """The next position, and the unacked bytes, from which on an event asks for an ack."""
+        self.ask_later()
 
     def add(self, kept: Unacked, now: float) -> int:
         """Append an event. Return its position."""
@@ -131,6 +153,11 @@ class SendStream:
         self.kept[position] = kept
         self.kept_bytes += len(kept[0].block)
         return position
+
+    def ask_later(self) -> None:
+        """Ask for the next ack when another quarter of the window is added: an ack or a question has just been sent."""
+        items, size = self._quarter
+        self.ask_at, self.ask_at_bytes = self.next + items, self.kept_bytes + size
 
     def receive_ack(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
         """Take a cumulative ack up to a position. Return the events that it acks for the first time."""
@@ -146,6 +173,7 @@ class SendStream:
         self.kept_bytes -= size
         self.acked = up_to
         self.opened = True
+        self.ask_later()
         if self.tries > USUAL_TRIES:
             self.detour, self.detour_until = self.tried, now + DETOUR_S
         if up_to >= self.resent_up_to:  # not on any ack: a broker that lets a few events pass must not reset it
@@ -196,14 +224,24 @@ class SendStream:
         self._doubtful = self.next
         self.again_at = min(self.again_at, now + DOUBT_S)
 
-    def doubtful(self, now: float) -> list[int]:
-        """Return the positions that were in flight when a link failed. Each failure returns them once."""
-        doubtful = [position for position in islice(self.kept, EARLY_MAX) if position < self._doubtful]
-        self._doubtful = self.first
+    def doubtful(self, now: float, since: float = -inf) -> list[int]:
+        """Return the positions that were in flight when a link failed, of those sent `since` then. Each failure returns
+        them once."""
+        oldest = islice(self.kept.items(), EARLY_MAX)
+        doubtful = [position for position, kept in oldest if position < self._doubtful and kept[3] >= since]
         if doubtful:
             self.resent += 1
-            self._restart_timer(now)
+            self._doubtful = doubtful[0]
+            if doubtful[0] == next(iter(self.kept)):  # else older ones are doubtful still
+                self._restart_timer(now)
         return doubtful
+
+    def suspect_since(self, now: float, path_s: float) -> float:
+        """Return from when on events are probably lost if the link that they took has failed.
+
+        While acks come, older ones have arrived, and their ack is on its way; else nothing has arrived for long.
+        """
+        return now - SOON_ACK_S - path_s / 2 if now - self.silent_since < 2 * ACK_S + path_s else -inf
 
     def _restart_timer(self, now: float) -> None:
         self.again_at = now + self._again_s
@@ -232,11 +270,14 @@ class ReceiveStream:
     """The receiver's end of the stream from one publisher's broker."""
 
     __slots__ = (
+        "_asked",
         "_early",
         "_early_bytes",
         "_last_ack",
         "_open",
+        "_reported_at",
         "_since_ack",
+        "_soon_until",
         "_taken",
         "ack_at",
         "expected",
@@ -260,6 +301,12 @@ class ReceiveStream:
         self._early_bytes = 0
         self._last_ack = 0
         self._since_ack = 0
+        self._asked = 0
+        """The last position whose ack the sender asked for."""
+        self._reported_at = -inf
+        """The time of the last ack."""
+        self._soon_until = -inf
+        """Until then acks are sent soon, because a link has failed."""
         self.gap_since: float | None = None
         self.ack_at: float | None = None
         self.repeats = 0
@@ -273,7 +320,7 @@ class ReceiveStream:
             return [arrival]
         if (expected is not None and arrival.position < expected) or arrival.position in self._early:
             self.repeats += 1
-            self._ack_soon(now)
+            self._ack_by(now + SOON_ACK_S)
             return []
         room = len(self._early) < EARLY_MAX and self._early_bytes < EARLY_BYTES_MAX
         if room or arrival.position == expected:  # the event that fills the hole always has room
@@ -301,16 +348,19 @@ class ReceiveStream:
         self._early_bytes -= len(arrival.frame.block)
         return arrival
 
-    def acknowledge(self, position: int, now: float) -> None:
-        """Note that this broker has charge of an event, so that it can be acked. Ignore a position that is not open:
-        it is acknowledged already, or its event came by an earlier stream, which was forgotten meanwhile."""
+    def acknowledge(self, position: int, now: float, *, asked: bool = False) -> None:
+        """Note that this broker has charge of an event, so that it can be acked: at once if the sender `asked`. Ignore
+        a position that is not open: it is acknowledged already, or its event came by an earlier stream, which was
+        forgotten meanwhile."""
         waiting = self._open
+        if asked and position > self._asked:
+            self._asked = position
         if waiting and waiting[0] == position and not self._taken and self.expected is not None:  # the common case
             waiting.popleft()
             self._since_ack += 1
             self.up_to = (waiting[0] if waiting else self.expected) - 1
-            if self.ack_at is None:
-                self.ack_at = now + TAKEN_S
+            if asked or self.ack_at is None or self._since_ack == ACK_EVENTS:
+                self._schedule_ack(now)
             return
         if self.expected is not None and self._open and self._open[0] <= position < self.expected:
             self._taken.add(position)
@@ -319,7 +369,8 @@ class ReceiveStream:
     def report(self, now: float) -> tuple[int, tuple[int, ...]] | None:
         """Return the cumulative ack and the missing positions to send now, or None when no ack is due."""
         missing: tuple[int, ...] = ()
-        due = self._since_ack >= TAKEN_EVENTS or (self.ack_at is not None and now >= self.ack_at)
+        early_s = TOGETHER_S if now >= self._reported_at + ACK_S - TOGETHER_S else 0.0
+        due = self.ack_at is not None and now >= self.ack_at - early_s
         if self.gap_since is not None and now >= self.gap_since + GAP_S:
             self.gap_since = now
             missing = self._missing()
@@ -328,7 +379,7 @@ class ReceiveStream:
             return None
         self.ack_at = None
         self.vain = self.vain + 1 if self.up_to == self._last_ack else 0
-        self._last_ack, self._since_ack = self.up_to, 0
+        self._last_ack, self._since_ack, self._reported_at = self.up_to, 0, now
         return self.up_to, missing
 
     def next_deadline(self) -> float | None:
@@ -337,6 +388,13 @@ class ReceiveStream:
             return self.ack_at
         report_at = self.gap_since + GAP_S
         return report_at if self.ack_at is None else min(self.ack_at, report_at)
+
+    def ack_soon(self, now: float, until: float) -> None:
+        """Send the ack that is pending at once, and those that follow soon, `until` a time: a link has failed, and the
+        sender retransmits what is not acked."""
+        self._soon_until = until
+        if self.ack_at is not None:
+            self._ack_by(now)
 
     def rest(self) -> list[ReceivedEvent]:
         """Return the events ahead of the hole, in order: the sender is gone, so the hole will not be filled."""
@@ -367,11 +425,20 @@ class ReceiveStream:
         up_to = (self._open[0] if self._open else self.expected) - 1
         if up_to > self.up_to:
             self.up_to = up_to
-            self._ack_soon(now)
+            self._schedule_ack(now)
 
-    def _ack_soon(self, now: float) -> None:
-        if self.ack_at is None:
-            self.ack_at = now + TAKEN_S
+    def _schedule_ack(self, now: float) -> None:
+        """Set when the next ack is due, after `up_to` has moved."""
+        if self._asked > self._last_ack:
+            self._ack_by(max(now, self._reported_at + ASKED_ACK_S))
+        elif self._since_ack >= ACK_EVENTS:
+            self._ack_by(now)
+        else:
+            self._ack_by(now + (SOON_ACK_S if now < self._soon_until else ACK_S))
+
+    def _ack_by(self, at: float) -> None:
+        if self.ack_at is None or at < self.ack_at:
+            self.ack_at = at
 
     def _missing(self) -> tuple[int, ...]:
         """Return the missing positions below the last buffered event."""

@@ -40,6 +40,7 @@ Rate: TypeAlias = Annotated[float, Between(0.0, 1e15)]
 # Flags of a forward frame.
 CONFIRM: Final = 1  # its publisher's broker awaits a DeliveryOutcome
 LOGGED: Final = 2  # for durable subscriptions alone: the others had their chance, or were not there yet
+ACK_NOW: Final = 8  # its publisher's broker waits for the ack of its destination
 
 # --- documents --------------------------------------------------------------------------------------------------------
 

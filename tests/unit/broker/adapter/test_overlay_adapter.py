@@ -43,6 +43,17 @@ def test_the_outputs_behind_one_that_raises_are_carried_out_by_the_next_call() -
     assert brokers.here.counters.arrived == EVENTS - 1
 
 
+def test_a_broker_that_stops_acks_what_it_has_before_it_closes_its_links() -> None:
+    brokers = TwoBrokers()
+    send_events(brokers)
+    brokers.settle()
+    stream = brokers.there.overlay.event_streams.outgoing[brokers.here.id]
+    assert len(stream.kept) == EVENTS
+    brokers.here.drain(brokers.now)
+    brokers.settle()
+    assert not stream.kept
+
+
 def test_an_event_whose_handler_raises_is_acked_so_that_its_stream_goes_on() -> None:
     brokers = TwoBrokers()
     send_events(brokers)

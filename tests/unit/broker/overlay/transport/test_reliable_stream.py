@@ -6,13 +6,16 @@ import pytest
 
 from plait_broker.overlay.transport import reliable_stream
 from plait_broker.overlay.transport.reliable_stream import (
+    ACK_EVENTS,
+    ACK_S,
     AGAIN_EVENTS,
     AGAIN_S,
+    ASKED_ACK_S,
     DOUBT_S,
     EARLY_MAX,
     GAP_S,
-    TAKEN_EVENTS,
-    TAKEN_S,
+    SOON_ACK_S,
+    TOGETHER_S,
     ReceivedEvent,
     ReceiveStream,
     SendStream,
@@ -87,19 +90,67 @@ def test_a_position_is_acked_only_when_all_up_to_it_are_acknowledged() -> None:
     assert incoming.next_deadline() is None
     incoming.acknowledge(1, 1.0)
     assert incoming.up_to == 3
-    assert incoming.next_deadline() == 1.0 + TAKEN_S
+    assert incoming.next_deadline() == 1.0 + ACK_S
     assert incoming.report(1.0) is None
-    assert incoming.report(1.0 + TAKEN_S) == (3, ())
+    assert incoming.report(1.0 + ACK_S) == (3, ())
     assert incoming.next_deadline() is None
 
 
 def test_many_events_are_acked_at_once() -> None:
     incoming = begun()
-    for position in range(1, TAKEN_EVENTS + 1):
+    for position in range(1, ACK_EVENTS + 1):
         assert incoming.report(0.0) is None
         received(incoming, position)
         incoming.acknowledge(position, 0.0)
-    assert incoming.report(0.0) == (TAKEN_EVENTS, ())
+    assert incoming.report(0.0) == (ACK_EVENTS, ())
+
+
+def test_an_ack_that_the_sender_asks_for_is_sent_at_once_but_not_for_each_event() -> None:
+    incoming = begun()
+    received(incoming, 1, 2, 3, 4)
+    incoming.acknowledge(1, 1.0)
+    assert incoming.report(1.0) is None, "nobody waits for it"
+    incoming.acknowledge(2, 1.0, asked=True)
+    assert incoming.report(1.0) == (2, ())
+    incoming.acknowledge(3, 1.001, asked=True)
+    assert incoming.report(1.001) is None
+    assert incoming.next_deadline() == 1.0 + ASKED_ACK_S
+    assert incoming.report(1.0 + ASKED_ACK_S) == (3, ())
+    incoming.acknowledge(4, 1.1)
+    assert incoming.next_deadline() == 1.1 + ACK_S
+
+
+def test_an_ack_that_the_sender_asks_for_waits_for_the_events_before_it() -> None:
+    incoming = begun()
+    received(incoming, 1, 2)
+    incoming.acknowledge(2, 1.0, asked=True)
+    assert incoming.next_deadline() is None
+    incoming.acknowledge(1, 2.0)
+    assert incoming.report(2.0) == (2, ())
+
+
+def test_an_ack_that_is_nearly_due_goes_together_with_others_unless_one_has_just_gone() -> None:
+    incoming = begun()
+    received(incoming, 1, 2)
+    incoming.acknowledge(1, 0.0)
+    assert incoming.report(0.9 * (ACK_S - TOGETHER_S)) is None
+    assert incoming.report(ACK_S - TOGETHER_S) == (1, ())
+    incoming.acknowledge(2, ACK_S, asked=True)
+    incoming.ack_at = ACK_S + 0.001
+    assert incoming.report(ACK_S) is None
+
+
+def test_a_pending_ack_and_those_that_follow_are_sent_soon_after_a_link_failed() -> None:
+    incoming = begun()
+    received(incoming, 1, 2, 3)
+    incoming.acknowledge(1, 1.0)
+    incoming.ack_soon(1.01, 1.05)
+    assert incoming.report(1.01) == (1, ())
+    incoming.acknowledge(2, 1.04)
+    assert incoming.next_deadline() == 1.04 + SOON_ACK_S
+    assert incoming.report(1.06) == (2, ())
+    incoming.acknowledge(3, 1.06)
+    assert incoming.next_deadline() == 1.06 + ACK_S
 
 
 def test_a_repeated_event_is_acked_and_not_delivered() -> None:
@@ -109,7 +160,7 @@ def test_a_repeated_event_is_acked_and_not_delivered() -> None:
     assert incoming.report(1.0) == (1, ())
     assert received(incoming, 1, now=2.0) == []
     assert incoming.repeats == 1
-    assert incoming.report(2.0 + TAKEN_S) == (1, ()), "the first ack may be lost"
+    assert incoming.report(2.0 + SOON_ACK_S) == (1, ()), "the first ack may be lost"
 
 
 def test_skipped_positions_are_not_waited_for() -> None:
@@ -249,6 +300,41 @@ def test_an_ack_of_all_events_in_flight_stops_their_retransmission() -> None:
     assert acked(outgoing, 5, 0.11) == [1, 2, 3, 4, 5]
     assert outgoing.due(0.1 + DOUBT_S, 0.0) == []
     assert outgoing.due(0.11 + AGAIN_S, 0.0) == [6]
+
+
+def test_only_what_can_hardly_have_arrived_is_retransmitted_at_once_while_acks_come() -> None:
+    outgoing = SendStream(1)
+    for position, at in enumerate((0.0, 0.05, 0.1, 0.105), 1):
+        outgoing.add((frame(position), 0, 0, at, None), at)
+    outgoing.retransmit_soon(0.11)
+    since = outgoing.suspect_since(0.11, 0.0)
+    assert since == 0.11 - SOON_ACK_S
+    assert outgoing.doubtful(0.11, since) == [3, 4]
+    assert outgoing.due(0.11 + DOUBT_S, 0.0) == [1, 2], "the others, if no ack comes, and each once"
+    assert outgoing.due(0.11 + 2 * DOUBT_S, 0.0) == []
+
+
+def test_everything_is_retransmitted_at_once_when_no_ack_has_come_for_long() -> None:
+    outgoing = sent(3)
+    outgoing.retransmit_soon(3.0)
+    assert outgoing.doubtful(3.0, outgoing.suspect_since(3.0, 0.0)) == [1, 2, 3]
+    assert outgoing.due(3.0 + DOUBT_S, 0.0) == []
+
+
+def test_an_ack_is_asked_for_at_each_quarter_of_the_window() -> None:
+    outgoing = SendStream(1, 16, 1 << 20)
+    asking = []
+    for position in range(1, 17):
+        outgoing.add((frame(position), 0, 0, 0.0, None), 0.0)
+        if position >= outgoing.ask_at:
+            asking.append(position)
+            outgoing.ask_later()
+    assert asking == [5, 10, 15]
+    outgoing.receive_ack(15, 0.0)
+    assert outgoing.ask_at == 21
+    size = len(frame().block)
+    small = SendStream(1, 1000, 4 * size)
+    assert small.ask_at_bytes == size
 
 
 def test_an_empty_stream_retransmits_nothing() -> None:
