@@ -113,6 +113,9 @@ def test_what_is_forgotten_is_chosen_afresh() -> None:
 def test_a_map_tells_of_links_that_have_gone() -> None:
     map = LinkStateDatabase()
     assert not map.put(LinkState(1, 1, "b1", (2, 3), (10, 10)))
+    assert not map.put(LinkState(2, 1, "b2", (1,), (10,)))
     assert not map.put(LinkState(1, 2, "b1", (2, 3), (10, 90))), "slower is not gone"
     assert not map.put(LinkState(1, 3, "b1", (2, 3, 4), (10, 90, 5)))
-    assert map.put(LinkState(1, 4, "b1", (2, 4, 5), (10, 5, 5)))
+    assert not map.put(LinkState(1, 4, "b1", (2, 4), (10, 5))), "the other end never had it"
+    assert map.put(LinkState(1, 5, "b1", (4,), (5,)))
+    assert not map.put(LinkState(2, 2, "b2", (), ())), "the first end has told of it"
