@@ -115,6 +115,35 @@ def test_feasible_neighbours_are_the_strictly_closer_ones(states: list[LinkState
         assert closer[chosen.id] == min(allowed)
 
 
+def feasible_by_destination(map: LinkStateDatabase, table: ForwardingTable, me: int, to: int) -> list[tuple[int, int]]:
+    """Return the feasible neighbours with the delays through them, from the distances to one destination."""
+    distances = map.distances(to)
+    here = distances.get(me)
+    found = []
+    for neighbour in table._neighbours.values():
+        distance = distances.get(neighbour.id)
+        if distance is not None and (here is None or distance < here):
+            found.append((round(neighbour.delay_us) + HOP_US + distance, neighbour.id))
+    return [(id, us) for us, id in sorted(found)]
+
+
+@settings(max_examples=300)
+@given(link_states(), RANDOMS)
+def test_feasible_neighbours_are_those_of_a_computation_for_each_destination(
+    states: list[LinkState], rng: Random
+) -> None:
+    """A broker computes distances from itself and its neighbours alone, which serve all destinations."""
+    map = database(states)
+    me = rng.choice(states).origin
+    others = [state.origin for state in states if state.origin != me] + [len(states) + 5]
+    measured = {broker: rng.choice((1, 500, 20_000)) for broker in rng.sample(others, min(len(others), 6))}
+    table = table_of(map, me, measured)
+    for to in others:
+        found = [(neighbour.id, us) for neighbour, us in table.feasible(to)]
+        assert found == feasible_by_destination(map, table_of(map, me, measured), me, to)
+        assert table.feasible_ids(to) == [id for id, _ in found], "a table without an earlier choice"
+
+
 @given(link_states(), RANDOMS)
 def test_next_hops_lead_along_a_shortest_path(states: list[LinkState], rng: Random) -> None:
     """Follow next hops broker by broker, each with its own table and equal delays everywhere."""

@@ -62,11 +62,11 @@ class ForwardingTable:
 
     def feasible(self, to: int) -> list[tuple[Neighbour, int]]:
         """Return the feasible neighbours, each with the delay of the whole path in microseconds, the fastest first."""
-        distances = self._map.distances(to)
-        here = distances.get(self._me)
+        distances = self._map.distances
+        here = distances(self._me).get(to)
         found: list[tuple[Neighbour, int]] = []
         for neighbour in self._neighbours.values():
-            distance = distances.get(neighbour.id)
+            distance = distances(neighbour.id).get(to)
             if distance is None or (here is not None and distance >= here):
                 continue
             found.append((neighbour, round(neighbour.delay_us or neighbour.flooded_us) + HOP_US + distance))

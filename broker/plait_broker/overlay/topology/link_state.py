@@ -1,9 +1,10 @@
 """The link-state database: the brokers of the overlay, their links, and the delay of each. Every broker has the same.
 
 A link counts when both its ends flood it, with the greater of the two delays. So a broker cannot attract events by
-claiming a short delay; by claiming a long one it only loses events. Distances are sums of link costs, computed towards
-one destination for all brokers at once. So a broker knows its own distance and those of its neighbours, and which
-neighbours are feasible: strictly closer, so that they cannot send an event back.
+claiming a short delay; by claiming a long one it only loses events. Distances are sums of link costs, computed from one
+broker to all others at once. A link costs the same in both directions, so a distance does, too. So a broker needs only
+the distances from itself and from each of its neighbours to know which neighbours are feasible for any destination:
+strictly closer, so that they cannot send an event back.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ hops wins."""
 
 AVOID_US: Final = 1 << 44
 """The cost of passing a broker that is to be avoided: more than the cost of any path."""
+
+_INFINITE: Final = 1 << 62
 
 
 class LinkStateDatabase:
@@ -87,16 +90,20 @@ class LinkStateDatabase:
         """Return the delay of a link as one of its ends floods it."""
         return self._links.get(near, {}).get(far)
 
-    def distances(self, to: int) -> dict[int, int]:
-        """Return, for each broker from which `to` can be reached, its distance in microseconds."""
-        known = self._distances.get(to)
+    def distances(self, broker: int) -> dict[int, int]:
+        """Return each broker that can be reached from this one, with its distance in microseconds, nearest first.
+
+        It is computed once after a change, which takes a millisecond for a thousand brokers. So ask for the distances
+        of this broker and its neighbours, never for those of each destination.
+        """
+        known = self._distances.get(broker)
         if known is None:
-            known = self._distances[to] = self._walk(to)
+            known = self._distances[broker] = self._walk(broker)
         return known
 
     def reaches(self, near: int, far: int) -> bool:
         """Return whether there is a path."""
-        return near in self.distances(far)
+        return far in self.distances(near)
 
     def parent(self, root: int, broker: int) -> int | None:
         """Return the next broker from `broker` towards `root` in the tree of `root`."""
@@ -135,16 +142,25 @@ class LinkStateDatabase:
 
     def _walk(self, to: int, without: Collection[int] = (), avoiding: Collection[int] = ()) -> dict[int, int]:
         """Compute the distances of all brokers to `to` by Dijkstra's algorithm."""
+        if to not in self._links or to in without:
+            return {}
+        push, pop, costs = heapq.heappush, heapq.heappop, self._costs
         found: dict[int, int] = {}
-        heap = [(0, to)] if to in self._links else []
+        least = dict.fromkeys(without, -1)  # no way to them is shorter
+        best = least.get
+        heap = [(0, to)]
         while heap:
-            distance, broker = heapq.heappop(heap)
-            if broker in found or broker in without:
+            distance, broker = pop(heap)
+            if broker in found:
                 continue
             found[broker] = distance
-            for near, cost in self._costs[broker].items():
-                if near not in found:
-                    heapq.heappush(heap, (distance + cost + (AVOID_US if near in avoiding else 0), near))
+            for near, cost in costs[broker].items():
+                through = distance + cost
+                if avoiding and near in avoiding:
+                    through += AVOID_US
+                if through < best(near, _INFINITE):  # else a way at least as short is in the heap
+                    least[near] = through
+                    push(heap, (through, near))
         return found
 
     def _changed(self) -> None:

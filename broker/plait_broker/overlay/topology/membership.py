@@ -18,6 +18,9 @@ class Membership:
         self._given_up: frozenset[str] = frozenset()
         self._since: dict[int, float] = {}
         """By broker out of reach, since when."""
+        self._links_revision = (-1, 0)
+        """The revision of the links, and the number of brokers, when the brokers out of reach were noted last: a change
+        of delays keeps everybody in reach."""
         self._thinned: set[int] = set()
         """Brokers for which only the events of durable subscriptions are still kept."""
 
@@ -28,6 +31,15 @@ class Membership:
     def link_state_changed(self, log: int, now: float) -> None:
         """Note which brokers can be reached now, and which brokers with this log have restarted."""
         state = self._state
+        links = (state.map.links_revision, len(state.map))
+        if links != self._links_revision:
+            self._links_revision = links
+            self._note_reached(now)
+        if log:
+            self._look_for_successors(log, now)
+
+    def _note_reached(self, now: float) -> None:
+        state = self._state
         reached = state.reached
         for known in state.map.link_states:
             broker = known.origin
@@ -37,8 +49,6 @@ class Membership:
                 self._thinned.discard(broker)
                 state.event_streams.retransmit_soon(now, broker)
                 state.interest_sync.back(broker)
-        if log:
-            self._look_for_successors(log, now)
 
     def expire(self, now: float) -> None:
         """Forget brokers that are away for too long."""

@@ -7,6 +7,7 @@ differ, so each link carries its body once.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import Final
 
 from plait_core.errors import FrameError
+from plait_core.rate_limit import TokenBucket
 from plait_core.wire import ControlFrame, Forward
 from plait_core.wire.frame_types.envelope_frames import ROUTE_MAX, EndToEnd, Message, SourceRouted, narrowed
 
@@ -26,6 +28,11 @@ from .neighbour_sender import NeighbourSender
 
 REVERSE_S: Final = 30.0
 """After a source-routed frame, its source is answered along the reverse route, too, for so long."""
+
+SEARCHES_PER_S: Final = 20.0
+SEARCHES_BURST: Final = 50.0
+"""Rate of searches for source routes, each to one broker. A search takes about 10 ms among a thousand brokers. When
+hundreds are silent at once, the others get theirs with later retransmissions."""
 
 HOPS_MAX: Final = 64
 """Hops after which a message is dropped: while databases differ, its path may have a loop."""
@@ -57,6 +64,7 @@ class ControlUnicast:
         """By broker, the number of its last source-routed frame: a replayed frame sets no reverse route."""
         self._number = 0
         self._alternatives_of: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+        self._searches = TokenBucket(SEARCHES_PER_S, SEARCHES_BURST, -math.inf)
         self._routes_revision = -1
         """The revision of the link states that these routes, by destination and next hop, were computed from."""
 
@@ -80,7 +88,7 @@ class ControlUnicast:
     def routes_to(self, to: int, last: tuple[int, ...], now: float) -> list[tuple[int, ...]]:
         """Return the source routes for retransmissions, in the order to try them: the reverse of the destination's own
         source route, the last route that worked, then the rest."""
-        found = [self._back_to(to, now), last if self._is_up(last) else (), *self._alternatives(to)]
+        found = [self._back_to(to, now), last if self._is_up(last) else (), *self._alternatives(to, now)]
         return [route for route in dict.fromkeys(found) if route]
 
     def send_along(
@@ -149,7 +157,7 @@ class ControlUnicast:
         back = self._back_to(to, now)
         if back:
             self.send_along(back, frame, now, back=True)
-        if tries and (routes := [route for route in self._alternatives(to) if route != back]):
+        if tries and (routes := [route for route in self._alternatives(to, now) if route != back]):
             self.send_along(routes[(tries - 1) % len(routes)], frame, now)
 
     def _send_to_next(self, routed: SourceRouted, now: float, *, relayed: bool) -> None:
@@ -176,13 +184,16 @@ class ControlUnicast:
         back, until = self._reverse_routes.get(to, ((), 0.0))
         return back if until > now and self._is_up(back) else ()
 
-    def _alternatives(self, to: int) -> list[tuple[int, ...]]:
+    def _alternatives(self, to: int, now: float) -> list[tuple[int, ...]]:
+        """Return the ways around the brokers on the path to a destination. It is empty beyond the rate of searches."""
         taken = self._routes.next_hop(to)
         if self._routes_revision != self._map.revision:
             self._alternatives_of.clear()
             self._routes_revision = self._map.revision
         routes = self._alternatives_of.get((to, taken or 0))
         if routes is None:
+            if not self._searches.take(now):
+                return []
             routes = self._alternatives_of[to, taken or 0] = ways_around(self._map, self._me, to, taken)
         return routes
 

@@ -7,9 +7,10 @@ from one_overlay import OneOverlay
 from plait_broker.clients.connection import CONTROL_BURST, CONTROL_PER_S
 from plait_broker.overlay.outputs import RelayFrame
 from plait_broker.overlay.topology.neighbours import RELAYS_BURST, RELAYS_PER_S
+from plait_broker.overlay.transport.control_unicast import SEARCHES_BURST
 from plait_core.wire import ControlFrame, encode_frame
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted, envelop_message
-from plait_core.wire.frame_types.overlay_frames import InterestUpdate, StreamAck
+from plait_core.wire.frame_types.overlay_frames import InterestUpdate, LinkState, StreamAck
 
 ME, FLOODER, OTHER = 1, 2, 3
 
@@ -64,3 +65,20 @@ def test_a_message_that_returns_to_its_source_is_dropped() -> None:
     broker.receive(FLOODER, envelop_message(StreamAck(OTHER, ME, 7)))
     assert broker.sent == []
     assert broker.overlay.counts["loops"] == 1
+
+
+def test_searches_for_source_routes_are_bounded_when_hundreds_of_brokers_are_silent() -> None:
+    broker, count = OneOverlay(ME), round(SEARCHES_BURST) + 50
+    broker.link_up(FLOODER, OTHER)
+    silent = range(10, 10 + count)
+    for hub in (FLOODER, OTHER):
+        broker.learn(LinkState(hub, 2, f"b{hub}", (ME, *silent), (1000,) * (1 + count)), hub)
+    for far in silent:
+        broker.learn(LinkState(far, 1, f"b{far}", (FLOODER, OTHER), (1000, 1000)), OTHER)
+    broker.clear()
+    for far in silent:
+        broker.overlay.unicast.send(StreamAck(far, ME, 1), 1.0, (1,))
+    assert broker.overlay.counts["detours"] == SEARCHES_BURST
+    for far in silent:
+        broker.overlay.unicast.send(StreamAck(far, ME, 1), 9.0, (1,))
+    assert broker.overlay.counts["detours"] == 2 * SEARCHES_BURST + 50, "the others follow"

@@ -1,0 +1,47 @@
+"""Wide overlays: what up to 1,000 brokers cost one of them.
+
+One production broker's overlay runs; the others are links, keys and documents (`wide/`). Time is virtual. What is
+measured is the processor time of the one that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from .groups import Group, Session
+from .reports import Figure, Target
+from .wide.stream_acks import ack_cost
+from .wide.wide_root import WideRoot
+
+
+def wide_figures(session: Session) -> Iterator[Figure]:
+    """Yield all figures of wide overlays."""
+    yield from _acks(session)
+    yield from _routing(session)
+
+
+GROUP = Group("wide", "Wide overlays: up to 1,000 brokers, as they cost one of them", wide_figures)
+
+
+def _acks(session: Session) -> Iterator[Figure]:
+    for destinations, core_max in ((session.size(300, 30), 4), (session.size(1000, 60), 6)):
+        session.progress(f"acks of {destinations:,} destinations")
+        cost = ack_cost(session.seed, destinations, session.size(20, 2) / 10)
+        yield Figure(
+            f"acks of {destinations:,} destinations, 2,000 events/s: processor of the publisher's broker",
+            100 * cost.core, "% of a core", Target("<=", core_max),
+            {"acks/s": cost.acks_per_s, "us an ack": 1e6 * cost.core / cost.acks_per_s},
+        )  # fmt: skip
+
+
+def _routing(session: Session) -> Iterator[Figure]:
+    brokers, links = session.size(1000, 60), session.size(3000, 180)
+    session.progress(f"changes of the map among {brokers:,} brokers")
+    root = WideRoot(session.seed, brokers, links)
+    changes = [root.change_delay() for _ in range(session.size(20, 3))]
+    first_ms, all_ms = (1e3 * median(times) for times in zip(*changes, strict=True))
+    yield Figure(
+        f"{brokers:,} brokers, {links:,} links: a delay changes, until the first event takes the new path",
+        first_ms, "ms", Target("<=", 15), {"until the next hops of all are known": all_ms},
+    )  # fmt: skip
