@@ -39,11 +39,13 @@ def foreign_fault(error: BaseException) -> FrameError:
 
 def unpack_fields(body: bytes, limits: WireLimits) -> dict[str, Any]:
     """Decode the map of a control frame's body: text keys, without repetitions at any depth."""
-    flat = len(body.translate(None, _NO_CONTAINERS)) == 1 and 0x80 <= body[0] <= _SMALL_MAP_MAX
-    if not flat:
+    openers = len(body.translate(None, _NO_CONTAINERS))
+    flat = openers == 1 and 0x80 <= body[0] <= _SMALL_MAP_MAX
+    small = len(body) <= _SMALL_BYTES and openers <= limits.nesting_max
+    if not flat and not small:
         check_nesting(body, limits.nesting_max, limits.control_items_max)
     try:
-        fields = _unpack_flat(body) if flat else _unpack_control(body)
+        fields = _unpack_flat(body) if flat else _unpack_small(body) if small else _unpack_control(body)
     except FOREIGN as error:
         check_nesting(body, limits.nesting_max, limits.control_items_max)  # names the fault of bytes that end too early
         raise foreign_fault(error) from None
@@ -66,6 +68,11 @@ _SMALL_MAP_MAX: Final = 0x8F
 _NO_CONTAINERS: Final = bytes(tag for tag in range(256) if not (0x80 <= tag <= 0x9F or 0xDC <= tag <= 0xDF))
 """The bytes that open neither a map nor a list. With a single other byte, the first one, nothing can nest."""
 
+_SMALL_BYTES: Final = 256
+"""A body of so few bytes needs no walk if no more of them can open a container than may be nested. The decoder then
+refuses lists that claim more items than this."""
+
 _unpack_flat: Final = unpacker()
 # No max_*_len: check_nesting has compared every length with the bytes that are really there.
 _unpack_control: Final = unpacker(object_pairs_hook=_distinct)
+_unpack_small: Final = unpacker(object_pairs_hook=_distinct, max_array_len=_SMALL_BYTES, max_map_len=_SMALL_BYTES)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from plait_core.wire import Destination, EventFrame, Forward, Frame
+from plait_core.wire.frame_types.envelope_frames import envelop_acks
 from plait_core.wire.frame_types.overlay_frames import ACK_NOW, LOGGED, StreamAck, StreamSkip
 
 from ..dissemination.strategy import Envelope
@@ -217,11 +218,15 @@ class EventStreams:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self, now: float) -> None:
-        """Send the acks that are due, and with them those that are due a little later."""
+        """Send the acks that are due, and with them those that are due a little later, in one envelope."""
         if now < self._ack_at:
             return
+        acks: list[StreamAck] = []
         for root in list(self.reporting):
-            self._report(root, now)
+            self._report(root, acks, now)
+        if acks:
+            envelope = self._message_auth.prove(envelop_acks(acks))
+            self._unicast.send_envelope(envelope, now, (0,) * len(acks))
         deadlines = [self.incoming[root].next_deadline() for root in self.reporting]
         self._ack_at = min((at for at in deadlines if at is not None), default=math.inf)
 
@@ -312,11 +317,16 @@ class EventStreams:
             self.reporting[root] = None
             self._ack_at = min(self._ack_at, at)
 
-    def _report(self, root: int, now: float) -> None:
+    def _report(self, root: int, acks: list[StreamAck], now: float) -> None:
+        """Send the report of a stream if it is due, or append it to `acks`, which are sent together."""
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            self._unicast.send(StreamAck(root, self.me, *report), now, (max(0, incoming.vain - USUAL_TRIES),))
+            ack, tries = StreamAck(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES)
+            if ack.missing or tries:
+                self._unicast.send(ack, now, (tries,))
+            else:
+                acks.append(ack)
         if incoming.next_deadline() is None:
             del self.reporting[root]
 

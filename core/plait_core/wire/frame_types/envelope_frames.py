@@ -68,6 +68,8 @@ MESSAGE_KINDS: Final = frozenset(
     )
 )
 
+_STREAM_ACK: Final = kind_number(StreamAck)
+
 ROUTE_MAX: Final = 64
 """Brokers on a source route."""
 
@@ -76,6 +78,8 @@ _END_TO_END_NUMBERS: Final = Struct(">BHQQH")
 _SOURCE_ROUTED_NUMBERS: Final = Struct(">BHQ")
 _INTEREST_PART: Final = Struct(">QQ")
 """The part of an interest update for one destination: the version and the fingerprint. More may follow."""
+_ACK_PART: Final = Struct(">Q")
+"""The part of a stream's ack for one destination: the position. The body is empty when no event is missing."""
 
 
 @control(SIGNED)
@@ -118,9 +122,10 @@ class EndToEnd(ControlFrame):
     """Counted by relays. No MAC covers it."""
 
     def problem(self) -> str:
-        if len(set(self.to)) != len(self.to):
+        count = len(self.to)
+        if count > 1 and len(set(self.to)) != count:
             return "each broker once"
-        if any(each and len(each) != len(self.to) for each in (self.parts, self.proofs)):
+        if len(self.parts) not in (0, count) or len(self.proofs) not in (0, count):
             return "a part and a proof for each broker, or none"
         return ""
 
@@ -185,6 +190,8 @@ def read_document(signed: Signed) -> Document | None:
 
 def envelop_message(message: Message) -> EndToEnd:
     """Return a message in its envelope, not proved yet."""
+    if isinstance(message, StreamAck):
+        return envelop_acks((message,))
     body = encode_body(message)
     if not isinstance(message, InterestUpdate):
         return EndToEnd(kind_number(type(message)), message.source, (message.to,), body)
@@ -192,11 +199,22 @@ def envelop_message(message: Message) -> EndToEnd:
     return EndToEnd(kind_number(type(message)), message.source, message.to, body, parts)
 
 
+def envelop_acks(acks: Sequence[StreamAck]) -> EndToEnd:
+    """Return the acks of one destination to several roots in one envelope. Either there is one, or none of them reports
+    missing events."""
+    assert len(acks) == 1 or not any(ack.missing for ack in acks), "all get the same body"
+    body = encode_body(acks[0]) if acks[0].missing else b""
+    parts = tuple([_ACK_PART.pack(ack.up_to) for ack in acks])
+    return EndToEnd(_STREAM_ACK, acks[0].source, tuple([ack.to for ack in acks]), body, parts)
+
+
 def read_message(envelope: EndToEnd, at: int) -> Message | None:
     """Return the message for one destination of an envelope, or None when this version does not know its kind.
     FrameError when it is malformed."""
     if envelope.kind not in MESSAGE_KINDS:
         return None
+    if envelope.kind == _STREAM_ACK:
+        return _read_ack(envelope, at)
     schema = BODY_SCHEMAS[envelope.kind]
     given: dict[str, Any] = {"to": envelope.to[at], "source": envelope.source}
     if schema.frame is InterestUpdate:
@@ -206,6 +224,18 @@ def read_message(envelope: EndToEnd, at: int) -> Message | None:
         version, offers = _INTEREST_PART.unpack_from(part)
         given |= {"to": (envelope.to[at],), "versions": (version,), "offers": (offers,)}
     return cast(Message, decode_body(schema, envelope.body, given))
+
+
+def _read_ack(envelope: EndToEnd, at: int) -> StreamAck:
+    part = envelope.parts[at] if envelope.parts else b""
+    if len(part) < _ACK_PART.size:
+        raise FrameError(FrameFault.FIELD, "an ack without a position for its destination")
+    (up_to,) = _ACK_PART.unpack_from(part)
+    to, source = envelope.to[at], envelope.source
+    if not envelope.body:
+        return StreamAck(to, source, up_to)
+    given = {"to": to, "source": source, "up_to": up_to}
+    return cast(StreamAck, decode_body(BODY_SCHEMAS[_STREAM_ACK], envelope.body, given))
 
 
 def narrowed(envelope: EndToEnd, among: Sequence[int]) -> EndToEnd:

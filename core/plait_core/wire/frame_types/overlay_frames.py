@@ -168,7 +168,7 @@ class StreamAck(Body):
 
     to: EnvelopeU64
     source: EnvelopeU64
-    up_to: U64
+    up_to: EnvelopeU64
     missing: Annotated[tuple[U64, ...], AtMost(MISSING_MAX)] = ()
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plait_core.errors import FrameError, FrameFault
 from plait_core.limits import WIRE_LIMITS
+from plait_core.wire import msgpack_codec
 from plait_core.wire.msgpack_codec import unpack_fields
 from plait_core.wire.msgpack_depth import check_nesting
 
@@ -64,3 +67,22 @@ def test_what_is_no_map_with_distinct_text_keys(body: bytes) -> None:
 @pytest.mark.parametrize("tag", [b"\xdb", b"\xc6", b"\xc9"])
 def test_a_length_that_is_not_there_is_not_allocated(tag: bytes) -> None:
     assert fault_of(b"\x81\xa1a" + tag + b"\x7f\xff\xff\xff") is FrameFault.TRUNCATED
+
+
+@given(st.recursive(st.integers(0, 300) | st.binary(max_size=9), lambda some: st.lists(some, max_size=4)), st.data())
+def test_a_small_body_without_the_walk_has_the_result_of_one_with_it(nested: object, data: st.DataObject) -> None:
+    body = bytearray(msgpack.packb({"to": [1], "nested": nested}))
+    for _ in range(data.draw(st.integers(0, 2))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    found = result_of(bytes(body))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(msgpack_codec, "_SMALL_BYTES", -1)
+        assert result_of(bytes(body)) == found
+
+
+def result_of(body: bytes) -> object:
+    """Return the fields, or the fault."""
+    try:
+        return unpack_fields(body, WIRE_LIMITS)
+    except FrameError as error:
+        return error.fault
