@@ -29,7 +29,7 @@ from plait_core.wire.frame_types.trace_frames import TraceMessage
 from ..deposits import Deposit
 from .dissemination.strategy import SendControl
 from .documents import DocumentHandler
-from .interest.interest_sync import InstallDeadlines
+from .interest.install_watch import InstallDeadlines
 from .messages import MessageHandler
 from .outputs import DocumentKey, ExpelBroker, Installed, LogRemark, Output
 from .security.identity import Forged, Identity

@@ -11,6 +11,7 @@ from statistics import median
 
 from .groups import Group, Session
 from .reports import Figure, Target
+from .wide.installing import turns_ms
 from .wide.stream_acks import ack_cost
 from .wide.wide_root import WideRoot
 
@@ -18,6 +19,7 @@ from .wide.wide_root import WideRoot
 def wide_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of wide overlays."""
     yield from _acks(session)
+    yield from _installing(session)
     yield from _routing(session)
 
 
@@ -33,6 +35,16 @@ def _acks(session: Session) -> Iterator[Figure]:
             100 * cost.core, "% of a core", Target("<=", core_max),
             {"acks/s": cost.acks_per_s, "us an ack": 1e6 * cost.core / cost.acks_per_s},
         )  # fmt: skip
+
+
+def _installing(session: Session) -> Iterator[Figure]:
+    brokers, filters = session.size(300, 20), session.size(10_000, 300)
+    session.progress(f"{filters:,} filters that are being installed at {brokers:,} brokers")
+    idle_ms, ack_ms, longest_ms = turns_ms(session.seed, brokers, filters)
+    yield Figure(
+        f"{filters:,} filters being installed at {brokers:,} brokers: interest, a turn with an ack",
+        ack_ms, "ms", Target("<=", 1), {"a turn with nothing": idle_ms, "longest, thousands installed": longest_ms},
+    )  # fmt: skip
 
 
 def _routing(session: Session) -> Iterator[Figure]:

@@ -21,6 +21,7 @@ from plait_core.matching import Index
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 from .covering_set import CoveringSet
+from .install_watch import InstallDeadlines, InstallWatch, stored_key
 
 AGAIN_S: Final = 0.5
 """Retransmission timeout of a change. It doubles with each retransmission, up to `AGAIN_MAX_S`."""
@@ -100,21 +101,14 @@ class PeerInterest:
     """Whether its ack timed out, and it has acked no new version since."""
     stores_nothing: bool = False
     """Whether its ack of stored durable interest timed out, and it has acked no new version since."""
+    counted: bool = False
+    """Whether `InstallWatch` counts its acks of announced filters: it is in reach and not mute."""
+    stores: deque[tuple[int, int]] = field(default_factory=deque)
+    """Filters that it must ack in any case, each with the version to ack, in order."""
+    stores_counted: bool = False
+    """Whether `InstallWatch` counts these acks."""
     whole: bool = False
     """Whether the next change replaces its whole table: we had forgotten it, and it may have older filters of ours."""
-
-
-@dataclass(slots=True)
-class InstallDeadlines:
-    """The timeouts of a filter that is being installed."""
-
-    since: float = 0.0
-    wait_s: float = math.inf
-    """The longest wait for a broker without any ack."""
-    store_s: float = math.inf
-    """The longest wait for a broker that has the filter, or does not need it, and only has to store it."""
-    versions: dict[int, int] = field(default_factory=dict)
-    """By broker that must ack in any case, the version to be acked."""
 
 
 class InterestSync:
@@ -133,10 +127,15 @@ class InterestSync:
         self._left: dict[int, int] = {}
         """By forgotten publisher's broker, the last version that was sent to it."""
         self.dirty: dict[int, None] = {}
-        self.installing: dict[int, InstallDeadlines] = {}
+        self._unsent: dict[int, None] = {}
+        """Brokers with changes that were not sent because they are out of reach."""
+        self._installs = InstallWatch()
+        self.installing: Final = self._installs.installing
         """Filters that are being installed."""
+        self._again_at = math.inf
+        """The time of the next retransmission, or an earlier one."""
         self._check_at = math.inf
-        """The time of the next install timeout."""
+        """The time of the next timeout of an installation, or an earlier one."""
         self._hastened_at = -math.inf
         """The last time at which a change of links shortened the retransmission timeouts."""
         self.unacked = False
@@ -182,7 +181,9 @@ class InterestSync:
             self._within_us[number] = within_us
         if added or removed:
             self._export(added, removed)
-        self.installing[number] = terms or InstallDeadlines()
+        terms = terms or InstallDeadlines()
+        self._installs.add(number, terms)
+        self._check_at = min(self._check_at, terms.since + min(terms.wait_s, terms.store_s))
         if everywhere:
             for root, peer in self._peers.items():
                 peer.asked.append(number)
@@ -190,7 +191,7 @@ class InterestSync:
 
     def remove(self, number: int) -> None:
         """Remove a subscription's filter."""
-        self.installing.pop(number, None)
+        self._installs.remove(number)
         self._outdate(number)
         self._export(*self._exports.remove(number))
         self._within_us.pop(number, None)
@@ -241,6 +242,9 @@ class InterestSync:
             self.withdraw(root, number)
         peer = self._peers.pop(root, None)
         self.dirty.pop(root, None)
+        self._unsent.pop(root, None)
+        if peer is not None:
+            self._count_acks(peer, reachable=False)
         if peer is not None and peer.version:
             self._left[root] = peer.version
             if len(self._left) > BROKERS_MAX:
@@ -257,6 +261,7 @@ class InterestSync:
         peer.agreed, peer.offers_there, peer.agree_from = False, None, peer.version
         if peer.version:
             self._change(peer, [], [])
+        self.dirty[root] = None
 
     # --- updates and acks ---------------------------------------------------------------------------------------------
 
@@ -276,15 +281,33 @@ class InterestSync:
             peer = self._peers[root]
             self._make_changes(peer)
             self._request_acks(root, peer)
+        if now >= self._again_at:
+            changed, self._again_at = list(self._peers), math.inf
+        else:
+            changed = list(self._unsent | self.dirty)
         self.dirty.clear()
+        updates = self._updates_to(changed, now, distance_us)
+        self._install(now, distance_us)
+        self.unacked = any(peer.unacked for peer in self._peers.values())
+        self.due_at = min(self._again_at, self._check_at if self.installing else math.inf)
+        return updates
+
+    def _updates_to(
+        self, roots: list[int], now: float, distance_us: Callable[[int], int | None]
+    ) -> list[InterestUpdate]:
+        """Return the updates to send to these brokers, and note when to retransmit to them."""
         alike: dict[tuple[int, _Content], list[tuple[int, int, int]]] = {}
-        for root, peer in self._peers.items():
+        for root in roots:
+            peer = self._peers[root]
             if not peer.unacked:
                 continue
             path_us = distance_us(root)
             if path_us is None:
                 peer.again_at = max(peer.again_at, now + AGAIN_S)
+                self._again_at = min(self._again_at, peer.again_at)
+                self._unsent[root] = None
                 continue
+            self._unsent.pop(root, None)
             changes = [change for change in peer.unacked if change.version > peer.sent]
             if len(changes) < len(peer.unacked) and now >= peer.again_at:
                 changes = list(peer.unacked)
@@ -292,9 +315,11 @@ class InterestSync:
                 peer.tries += 1
                 peer.again_to = peer.version
             elif not changes:
+                self._again_at = min(self._again_at, peer.again_at)
                 continue
             if len(changes) == len(peer.unacked):  # a new change does not put off a retransmission
                 peer.again_at = now + peer.again_s + 2e-6 * path_us  # busy brokers make the path longer
+            self._again_at = min(self._again_at, peer.again_at)
             peer.sent = peer.version
             for place, change in enumerate(changes):
                 content = (
@@ -302,10 +327,6 @@ class InterestSync:
                     *(change.more, change.routing, change.within_us),
                 )
                 alike.setdefault((place, content), []).append((root, change.version, change.offers))
-        self._check_installed(now, distance_us)
-        self.unacked = any(peer.unacked for peer in self._peers.values())
-        deadline = self.next_deadline()
-        self.due_at = math.inf if deadline is None else deadline
         updates = []
         for (_, content), named in sorted(alike.items(), key=lambda item: item[0][0]):
             to, versions, offers = zip(*named, strict=True)
@@ -323,6 +344,7 @@ class InterestSync:
         self._hastened_at = now
         for peer in self._peers.values():
             peer.again_s, peer.again_at = AGAIN_S, min(peer.again_at, now + AGAIN_S)
+        self._again_at = min(self._again_at, now + AGAIN_S)
 
     def tries(self, root: int) -> int:
         """Return the retransmissions of the present changes to a broker, not counting the first one."""
@@ -349,7 +371,13 @@ class InterestSync:
             peer.again_at = now
         peer.acked = version
         while peer.unacked and peer.unacked[0].version <= version:
-            peer.unacked.popleft()
+            change = peer.unacked.popleft()
+            if peer.counted:
+                self._installs.count(change.added, -1)
+        while peer.stores and peer.stores[0][0] <= version:
+            _, number = peer.stores.popleft()
+            if peer.stores_counted:
+                self._installs.count((stored_key(number),), -1)
         self.dirty[root] = None
 
     def next_deadline(self) -> float | None:
@@ -359,7 +387,8 @@ class InterestSync:
         if not self.pending:
             return None
         again_at = min((peer.again_at for peer in self._peers.values() if peer.unacked), default=math.inf)
-        return min(again_at, self._check_at) if min(again_at, self._check_at) < math.inf else None
+        at = min(again_at, self._check_at if self.installing else math.inf)
+        return at if at < math.inf else None
 
     @property
     def announced(self) -> dict[int, list[int]]:
@@ -432,9 +461,15 @@ class InterestSync:
             self._change(peer, [], [])
         for number in asked:
             self.installing[number].versions[root] = peer.version
+            peer.stores.append((peer.version, number))
+            if peer.stores_counted:
+                self._installs.count((stored_key(number),), 1)
 
     def _announce_all(self, peer: PeerInterest) -> None:
         """Replace all unacked changes by the whole table."""
+        if peer.counted:
+            for change in peer.unacked:
+                self._installs.count(change.added, -1)
         peer.unacked.clear()
         peer.dirty.clear()
         peer.announced.clear()
@@ -488,30 +523,63 @@ class InterestSync:
                 *(deposits if any(deposits) else (), bounds if any(bounds) else ()),
             )
         )
+        if peer.counted:
+            self._installs.count(added, 1)
         for number in added:
             peer.announced[number] = peer.version
         for number in removed:
             del peer.announced[number]
 
-    def _check_installed(self, now: float, distance_us: Callable[[int], int | None]) -> None:
+    def _install(self, now: float, distance_us: Callable[[int], int | None]) -> None:
         """Move filters that no reachable broker has to ack any more to `installed`."""
-        self._check_at = math.inf
-        peers: list[tuple[int, PeerInterest]] = []
-        if self.installing:
-            peers = [(root, peer) for root, peer in self._peers.items() if distance_us(root) is not None]
-        if not peers:
-            self.installed += self.installing
-            self.installing.clear()
-        for number, terms in list(self.installing.items()):
+        installs = self._installs
+        if not self.installing:
+            return
+        ready = True
+        for root, peer in self._peers.items():
+            reachable = distance_us(root) is not None
+            if peer.counted is not (reachable and not peer.mute) or (
+                peer.stores_counted is not (reachable and not peer.stores_nothing)
+            ):
+                self._count_acks(peer, reachable=reachable)
+            ready = ready and (peer.agreed or not peer.counted)
+        if now >= self._check_at:
+            ready = self._skip_silent(now)
+        if ready and installs.due:
+            self.installed += installs.take_installed(self._exports.coverer)
+
+    def _count_acks(self, peer: PeerInterest, *, reachable: bool) -> None:
+        """Count the acks that are awaited from a broker, or count them no longer: it is out of reach, or silent."""
+        counted = reachable and not peer.mute
+        if counted is not peer.counted:
+            peer.counted = counted
+            for change in peer.unacked:
+                self._installs.count(change.added, 1 if counted else -1)
+        counted = reachable and not peer.stores_nothing
+        if counted is not peer.stores_counted:
+            peer.stores_counted = counted
+            self._installs.count([stored_key(number) for _, number in peer.stores], 1 if counted else -1)
+
+    def _skip_silent(self, now: float) -> bool:
+        """Wait no longer for brokers whose timeout is over. Return whether all others have agreed on what they
+        advertise."""
+        limit_s = min((min(terms.wait_s, terms.store_s) for terms in self.installing.values()), default=math.inf)
+        counted = [(root, peer) for root, peer in self._peers.items() if peer.counted or peer.stores_counted]
+        late = [(root, peer) for root, peer in counted if peer.moved_at + limit_s <= now]
+        self._check_at = min((peer.moved_at for _, peer in counted if peer.moved_at + limit_s > now), default=math.inf)
+        self._check_at += limit_s
+        for number, terms in self.installing.items():
+            if terms.since + limit_s > now:
+                self._check_at = min(self._check_at, terms.since + limit_s)
+                continue
             coverer = self._exports.coverer(number)
-            for root, peer in peers:
+            for root, peer in late:
                 until = self._ack_deadline(terms, coverer, root, peer, now)
                 if until > now:
                     self._check_at = min(self._check_at, until)
-                    break
-            else:
-                del self.installing[number]
-                self.installed.append(number)
+        for _, peer in late:
+            self._count_acks(peer, reachable=True)
+        return all(peer.agreed or not peer.counted for _, peer in counted)
 
     def _ack_deadline(self, terms: InstallDeadlines, coverer: int, root: int, peer: PeerInterest, now: float) -> float:
         """Return when installation stops waiting for this broker's ack (-inf: not waiting). A broker that is silent

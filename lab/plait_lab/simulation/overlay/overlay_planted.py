@@ -17,6 +17,7 @@ from plait_broker.overlay.documents import DocumentHandler
 from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
+from plait_broker.overlay.interest.install_watch import InstallWatch
 from plait_broker.overlay.interest.interest_sync import InterestSync, PeerInterest
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.topology.flooding import Flooding, key_of
@@ -131,7 +132,7 @@ def _once_more(right: Right) -> Right:
 
 
 def _installed_when_told(right: Right) -> Right:
-    return lambda self, peer, number: number not in peer.refcount or number in peer.announced
+    return lambda self, keys, by: None
 
 
 def _nothing(right: Right) -> Right:
@@ -211,7 +212,7 @@ PLANTED: Final[dict[str, Planted]] = {
     "never_send_again": Planted(SendStream, "due", _never),
     "hand_out_what_came_early": Planted(ReceiveStream, "receive", _first_come_first_out),
     "take_repeats": Planted(ReceiveStream, "receive", _once_more),
-    "installed_when_told": Planted(InterestSync, "_knows", _installed_when_told),
+    "installed_when_told": Planted(InstallWatch, "count", _installed_when_told),
     "trust_who_was_away": Planted(InterestSync, "back", _nothing, "absences"),
     "forget_what_was_told": Planted(InterestSync, "_open_peer", _blank_peer, "absences"),
     "remember_nothing": Planted(DurableInterestStore, "recall", _recall_nothing, "outages"),

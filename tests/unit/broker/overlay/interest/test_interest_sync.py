@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from plait_broker.overlay.interest.advertisement_table import AdvertisementTable
+from plait_broker.overlay.interest.install_watch import InstallDeadlines
 from plait_broker.overlay.interest.interest_sync import AGAIN_S, CHANGES_MAX, InterestSync
 from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_core.errors import PlaitError
@@ -495,3 +496,102 @@ def test_a_replaced_filter_that_no_advertisement_meets_is_removed() -> None:
     (update,) = pair.settle()
     assert (update.added, update.removed) == ((), (1,))
     assert len(pair.remote) == 0
+
+
+# --- timeouts of installations ----------------------------------------------------------------------------------------
+
+WAIT_S = 12.0
+
+
+class Roots:
+    """A home broker that installs filters at several publishers' brokers, each with an advertisement of everything."""
+
+    def __init__(self, *roots: int) -> None:
+        self.sync = InterestSync(HOME, new_index)
+        self.table = AdvertisementTable(HOME)
+        self.now = 1.0
+        self.silent: list[int] = []
+        self.unreachable: set[int] = set()
+        for root in roots:
+            filter, _ = self.table.learn(Advertisement(root, 1, 1, "x >= 0"))
+            assert filter is not None
+            self.sync.offer(root, 1, filter)
+            self.sync.offered(root, self.table.fingerprint(root))
+
+    def add(self, number: int) -> None:
+        self.sync.add(number, parse(f"x == {number}"), terms=InstallDeadlines(self.now, WAIT_S, WAIT_S / 2))
+        self.installed()
+
+    def ack(self, *roots: int) -> None:
+        for root in roots:
+            version = self.sync._peers[root].version
+            self.sync.receive_ack(root, version, self.table.fingerprint(root), version, self.now)
+
+    def installed(self) -> list[int]:
+        self.sync.take_updates(self.now, lambda root: None if root in self.unreachable else 0)
+        installed, self.sync.installed[:] = list(self.sync.installed), []
+        self.silent += self.sync.silent
+        self.sync.silent.clear()
+        return installed
+
+
+def test_a_filter_is_installed_by_the_last_ack_and_another_one_later() -> None:
+    world = Roots(1, 2, 3)
+    world.add(5)
+    world.ack(1, 2)
+    assert world.installed() == []
+    world.add(6)
+    world.ack(3)
+    assert world.installed() == [5]
+    world.ack(1)
+    assert world.installed() == [], "the second one waits for another broker"
+    world.ack(2)
+    assert world.installed() == [6]
+    assert not world.sync._installs.awaited
+
+
+def test_a_broker_that_goes_out_of_reach_delays_nothing_and_does_so_again_when_it_returns() -> None:
+    world = Roots(1, 2)
+    world.add(5)
+    world.ack(1)
+    world.unreachable.add(2)
+    assert world.installed() == [5]
+    world.add(6)
+    world.unreachable.clear()
+    world.ack(1)
+    assert world.installed() == []
+    world.ack(2)
+    assert world.installed() == [6]
+
+
+def test_a_silent_broker_is_skipped_although_another_one_makes_progress() -> None:
+    world = Roots(1, 2)
+    world.add(5)
+    world.ack(1, 2)
+    assert world.installed() == [5]
+    world.add(6)
+    began = world.now
+    for number in range(7, 20):
+        world.now += 1.0
+        world.ack(1)
+        world.add(number)
+    assert world.now > began + WAIT_S
+    world.ack(1)
+    world.installed()
+    assert world.silent == [2]
+    assert world.sync.installing == {}, "the others need not wait for a mute broker"
+    world.ack(2)
+    assert not world.sync._installs.awaited
+
+
+def test_a_deadline_lies_ahead_while_filters_wait() -> None:
+    world = Roots(1, 2)
+    world.add(5)
+    for _ in range(50):
+        if not world.sync.installing:
+            break
+        assert world.sync.due_at > world.now
+        world.now = world.sync.due_at
+        world.installed()
+    assert world.sync.installing == {}
+    assert sorted(world.silent) == [1, 2]
