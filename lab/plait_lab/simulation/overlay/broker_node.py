@@ -214,6 +214,15 @@ class OverlayNode(Endpoint):
                 self.broker.receive(id, data, self._timeline.now)
                 self.act()
 
+    def writable(self, connection: LinkConnection, writable: bool) -> None:
+        """Note that a connection's send buffer is full, or has room again."""
+        if self.paused:
+            self._held.append(partial(self.writable, connection, writable))
+        elif self.broker is not None:
+            self.broker.set_writable(connection.ids[connection.side(self)], writable, self._timeline.now)
+            if writable:
+                self.act()
+
     def ended(self, connection: LinkConnection) -> None:
         """Note the end of a connection."""
         if self.paused:

@@ -3,7 +3,7 @@
 A connection delivers what one end writes to the other, in order and after the link's delay. As TCP does, it holds back
 bytes while the link is *silent*, and delivers them once the link is mended. A *cut* link breaks its connections, and
 both ends notice at once, as a kernel does. A *reset* connection is broken likewise. A silent link is noticed by
-neither.
+neither. A link may have a bandwidth; then an end that writes too fast is asked to stop (`bandwidth.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from plait.relay.shaping import WAITING_BYTES_MAX
+from plait_broker.server.tcp_connection import FLUSH_S
+
 from ..timeline import Timeline
+from .bandwidth import Bottleneck, SendBuffer
 
 ATTEMPT_S: Final = 5.0
 """Timeout of a connection attempt, as in `plait_broker.server.dialer`."""
@@ -42,6 +46,9 @@ class Endpoint:
         """Take bytes."""
         raise NotImplementedError
 
+    def writable(self, connection: LinkConnection, writable: bool) -> None:
+        """Note that a connection should not be written to now, or may be again."""
+
     def ended(self, connection: LinkConnection) -> None:
         """Note the end of a connection: closed by either end, or broken."""
         raise NotImplementedError
@@ -63,6 +70,8 @@ class Link:
     """When a cut or a silence last began or ended."""
     silent: frozenset[int] = frozenset()
     """Numbers of the ends whose bytes do not pass."""
+    bottlenecks: dict[int, Bottleneck] = field(default_factory=dict)
+    """Queues of the directions with a bandwidth, by the number of the end that writes."""
     connections: list[LinkConnection] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     """LinkConnection attempts that wait until the link is not silent."""
@@ -93,10 +102,18 @@ class LinkConnection:
     """By side, when its last write arrives."""
     held: tuple[list[bytes | None], list[bytes | None]] = field(default_factory=lambda: ([], []))
     """By side, what has not passed a silent link. None is the end of the connection."""
+    buffers: list[SendBuffer | None] = field(default_factory=lambda: [None, None])
+    """By side, its send buffer. None: it has written nothing yet, or the link has no bandwidth in its direction."""
 
     def side(self, end: Endpoint) -> int:
         """Return the side of an end."""
         return int(end is self.ends[1])
+
+    def clear(self, side: int) -> None:
+        """Drop what a side has written and the network has not accepted yet."""
+        buffer = self.buffers[side]
+        if buffer is not None:
+            buffer.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -187,25 +204,35 @@ class OverlayNetwork:
 
     def close(self, connection: LinkConnection, side: int, *, killed: bool = False) -> None:
         """Close a connection at one end, which then `ended` unless its process was killed. The other end notices after
-        the bytes written before."""
+        the bytes written before. What is still in the send buffer after FLUSH_S is lost, as with a killed process."""
         if not connection.open[side]:
             return
         connection.open[side] = False
-        if not killed:
+        if killed:
+            connection.clear(side)
+        else:
             self.timeline.after(0.0, partial(connection.ends[side].ended, connection))
+            if connection.buffers[side]:
+                self.timeline.after(FLUSH_S, partial(self._abort, connection, side))
         if connection.open[1 - side]:
             self._send(connection, side, None)
         else:
+            connection.clear(side)
             self._remove(connection)
 
     def reset(self, connection: LinkConnection) -> None:
         """Break a connection: both ends notice at once, and what was in flight is lost."""
         for side, end in enumerate(connection.ends):
+            connection.clear(side)
             if connection.open[side]:
                 connection.open[side] = False
                 if connection.established or side:
                     self.timeline.after(0.0, partial(end.ended, connection))
         self._remove(connection)
+
+    def set_write_limit(self, connection: LinkConnection, side: int, high_bytes: int) -> None:
+        """Set the bytes in a side's send buffer above which its end is asked to stop writing."""
+        self._buffer(connection, side).set_write_limit(high_bytes)
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -219,10 +246,26 @@ class OverlayNetwork:
         """Hold back what these ends send; all ends if none is named."""
         link.silent = frozenset(end.number for end in ends or link.ends)
         link.changed_at = self.timeline.now
+        for number, bottleneck in link.bottlenecks.items():
+            bottleneck.hold(number in link.silent)
+
+    def limit_rate(
+        self, link: Link, bytes_per_s: float | None, *ends: Endpoint, queue_bytes: int = WAITING_BYTES_MAX
+    ) -> None:
+        """Set the bandwidth of the directions in which these ends write, and the size of the queue before it; of both
+        directions if no end is named. None: unlimited."""
+        for end in ends or link.ends:
+            bottleneck = link.bottlenecks.get(end.number)
+            if bottleneck is None:
+                link.bottlenecks[end.number] = bottleneck = Bottleneck(self.timeline, bytes_per_s, queue_bytes)
+                bottleneck.hold(end.number in link.silent)
+            bottleneck.bytes_per_s, bottleneck.queue_bytes = bytes_per_s, queue_bytes
 
     def mend(self, link: Link, *, reset: bool = False) -> None:
         """End a cut or a silence. `reset`: connections have not survived it."""
         link.up, link.silent, link.changed_at = True, frozenset(), self.timeline.now
+        for bottleneck in link.bottlenecks.values():
+            bottleneck.hold(False)
         for connection in list(link.connections):
             if reset:
                 self.reset(connection)
@@ -243,6 +286,28 @@ class OverlayNetwork:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _send(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
+        bottlenecks = connection.link.bottlenecks
+        bottleneck = bottlenecks.get(connection.ends[side].number) if bottlenecks else None
+        if bottleneck is not None:
+            bottleneck.write(self._buffer(connection, side), data)
+        else:
+            self._fly(connection, side, data)
+
+    def _buffer(self, connection: LinkConnection, side: int) -> SendBuffer:
+        buffer = connection.buffers[side]
+        if buffer is None:
+            writable = partial(connection.ends[side].writable, connection)
+            connection.buffers[side] = buffer = SendBuffer(partial(self._fly, connection, side), writable)
+        return buffer
+
+    def _abort(self, connection: LinkConnection, side: int) -> None:
+        """Drop what is left in the send buffer of a closed side, and close."""
+        if connection.buffers[side]:
+            connection.clear(side)
+            self._send(connection, side, None)
+
+    def _fly(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
+        """Deliver bytes after the link's delay, and not before those sent earlier."""
         link, timeline, last = connection.link, self.timeline, connection.last
         at = timeline.now + link.delay_s
         if link.jitter_s:

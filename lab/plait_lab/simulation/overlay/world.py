@@ -21,7 +21,8 @@ Each part is in a file of its own:
 - `broker_node.py`: `OverlayNode` runs one production `Broker`, over all its lives: `start`, `kill`, `pause`, `resume`.
   `node.broker` is the broker, `node.overlay` its overlay's state for oracles, `node.disk` its log.
 - `network.py`: `Link` and `LinkConnection`, and what goes wrong with them: `world.network.cut`, `silence`, `mend`,
-  `reset`; `link.delay_s`, `link.jitter_s`, `link.slower_s`.
+  `reset`; `link.delay_s`, `link.jitter_s`, `link.slower_s`. `world.network.limit_rate` gives a link a bandwidth
+  (`bandwidth.py`); `world.network.set_write_limit` sets when a connection asks its writer to stop.
 - `frame_client.py`: `FrameClient` subscribes, advertises, publishes with confirmation, and reconnects.
 - `oracle.py` checks each delivery at once, and the whole history and all tables when it is asked to.
 - `ground_truth.py`: which subscription is owed which event.
@@ -137,14 +138,19 @@ class World:
         self.nodes.append(node)
         return node
 
-    def link(self, near: int, far: int, delay_s: float, *, both_dial: bool = False) -> Link:
+    def link(
+        self, near: int, far: int, delay_s: float, *, both_dial: bool = False, bytes_per_s: float | None = None
+    ) -> Link:
         """Add a link. The first broker is configured to dial the second, and the second the first if `both_dial`.
-        Call it before they start."""
+        `bytes_per_s` is the bandwidth of each direction; None: unlimited. Call it before they start."""
         first, second = self.nodes[near], self.nodes[far]
         first.dials.append(second.address)
         if both_dial:
             second.dials.append(first.address)
-        return self.network.add_link(first, second, delay_s)
+        link = self.network.add_link(first, second, delay_s)
+        if bytes_per_s is not None:
+            self.network.limit_rate(link, bytes_per_s)
+        return link
 
     def client(self, broker: int, name: str = "", *, publisher: int = 0) -> FrameClient:
         """Add a client, which connects to its broker at once. `publisher` is its id in all sessions, if given."""
