@@ -7,7 +7,8 @@ What an end writes passes two buffers in order, as on a machine and on the path 
 - the queue of the link's direction, as of a kernel and a router. It has a bounded number of bytes and is served at the
   link's rate, for all connections of the link together.
 
-What leaves the queue is in flight for the link's delay. While the link is silent nothing leaves, so both buffers fill.
+What leaves the queue is in flight for the link's delay. Nothing leaves while the link is silent, or while the process
+at the other end has too much to read, so both buffers fill.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from ..timeline import Timeline
 
 LOW_SHARE: Final = 4
 """The low mark of a send buffer is the high mark divided by this, as with asyncio and uvloop."""
+
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+"""Bytes that a process has not read yet, beyond which the other end's bytes wait: a kernel's buffer for one socket."""
 
 PIECE_S: Final = 0.001
 """A write passes in pieces of a segment, or of as many bytes as the link carries in this time if that is more: frames
@@ -104,7 +108,8 @@ class Bottleneck:
         """Bytes in the queue at which it accepts no further piece."""
         self.served_bytes = 0
         self._timeline = timeline
-        self._held = False
+        self._held_by: set[object] = set()
+        """Who keeps it from serving: the silent link, connections whose other end does not read."""
         self._queue: deque[Departure] = deque()
         self._bytes = 0
         self._senders: deque[SendBuffer] = deque()
@@ -126,10 +131,13 @@ class Bottleneck:
         self._serve()
         sender.push_back()
 
-    def hold(self, held: bool) -> None:
-        """Serve nothing for a while, or serve again."""
-        self._held = held
-        self._serve()
+    def hold(self, by: object, held: bool) -> None:
+        """Serve nothing while anybody holds it."""
+        if held:
+            self._held_by.add(by)
+        elif by in self._held_by:
+            self._held_by.remove(by)
+            self._serve()
 
     def _accept(self) -> None:
         """Move pieces from the send buffers into the queue while it has room."""
@@ -148,7 +156,7 @@ class Bottleneck:
 
     def _serve(self) -> None:
         """Begin to serve the first piece, unless one is served."""
-        if self._queue and not self._serving and not self._held:
+        if self._queue and not self._serving and not self._held_by:
             self._serving = True
             size, rate = len(self._queue[0][1] or b""), self.bytes_per_s
             self._timeline.after(size / rate if rate is not None else 0.0, self._served)

@@ -38,6 +38,7 @@ from ..history import History, Kind
 from ..one_broker.disks import Disk, DiskTerms
 from ..timeline import CALENDAR_US
 from .network import Endpoint, LinkConnection, OverlayNetwork
+from .processing import InputQueue, ProcessingTime
 
 TAG_TEST_S: Final = 0.005
 """Usual duration of a tag test."""
@@ -80,7 +81,6 @@ class OverlayNode(Endpoint):
         """Addresses of the brokers that it is configured to dial."""
         self.broker: Broker | None = None
         self.lives = 0
-        self.paused = False
         self.changed_at = 0.0
         """When it last started, stopped, paused or resumed."""
         self.links = 0
@@ -106,8 +106,7 @@ class OverlayNode(Endpoint):
         self._timeline = network.timeline
         self._history = history
         self._changed = changed
-        self._held: list[Callable[[], None]] = []
-        """Input that waits while it is paused, in order: a stopped process learns nothing."""
+        self._input = InputQueue(self._timeline, Random(f"{terms.seed}/{number}/processing"), self._tick_if_due)
         self._due = math.inf
         self._secret = b""
         self._tag_tests = TagTestWorker()
@@ -119,6 +118,16 @@ class OverlayNode(Endpoint):
     def listens(self) -> bool:
         """Whether its kernel accepts connections: a paused process still has one."""
         return self.broker is not None
+
+    @property
+    def paused(self) -> bool:
+        """Whether its process is stopped for a while."""
+        return self._input.paused
+
+    def set_processing(self, time: ProcessingTime | None) -> None:
+        """Set the time that it takes for what it receives. Call it before it starts."""
+        assert self.broker is None, "it runs"
+        self._input.time = time
 
     @property
     def runs(self) -> bool:
@@ -165,9 +174,8 @@ class OverlayNode(Endpoint):
         self.changed_at = self._timeline.now
         self._history.add(Kind.STOPPED, self.changed_at, self.number)
         self.broker = None
-        self.paused = False
         self.links = 0
-        self._held.clear()
+        self._input.clear()
         connections, self.connections = self.connections, {}
         for connection in connections.values():
             self._network.close(connection, connection.side(self), killed=True)
@@ -180,7 +188,7 @@ class OverlayNode(Endpoint):
         if self.runs:
             self.changed_at = self._timeline.now
             self._history.add(Kind.PAUSED, self.changed_at, self.number)
-            self.paused = True
+            self._input.paused = True
             self._changed()
 
     def resume(self) -> None:
@@ -189,12 +197,11 @@ class OverlayNode(Endpoint):
             return
         self.changed_at = self._timeline.now
         self._history.add(Kind.RESUMED, self.changed_at, self.number)
-        self.paused = False
+        self._input.paused = False
         self._changed()
-        held, self._held = self._held, []
-        for happen in held:
-            happen()
-        self._tick()
+        self._input.go_on()
+        if not self._input.busy:
+            self._tick()
 
     # --- input --------------------------------------------------------------------------------------------------------
 
@@ -204,31 +211,46 @@ class OverlayNode(Endpoint):
 
     def received(self, connection: LinkConnection, data: bytes) -> None:
         """Take bytes."""
-        if self.paused:
-            self._held.append(partial(self.received, connection, data))
-        elif self.broker is not None:
-            id = connection.ids[connection.ends[1] is self]
-            if id in self.connections:
-                for see in self.on_received:
-                    see(self, connection, data)
-                self.broker.receive(id, data, self._timeline.now)
-                self.act()
+        if self.broker is not None:
+            for part in self._input.split(connection.ids[connection.side(self)], data):
+                self._read(connection, part)
+
+    def _read(self, connection: LinkConnection, data: bytes) -> None:
+        if self._input.waits:
+            self._network.note_unread(connection, connection.side(self), len(data))
+            self._input.add(partial(self._read_held, connection, data))
+        else:
+            self._input.process(data, partial(self._receive, connection, data))
+
+    def _read_held(self, connection: LinkConnection, data: bytes) -> None:
+        self._network.note_unread(connection, connection.side(self), -len(data))
+        self._read(connection, data)
+
+    def _receive(self, connection: LinkConnection, data: bytes) -> None:
+        id = connection.ids[connection.ends[1] is self]
+        if self.broker is not None and id in self.connections:
+            for see in self.on_received:
+                see(self, connection, data)
+            self.broker.receive(id, data, self._timeline.now)
+            self.act()
 
     def writable(self, connection: LinkConnection, writable: bool) -> None:
         """Note that a connection's send buffer is full, or has room again."""
-        if self.paused:
-            self._held.append(partial(self.writable, connection, writable))
+        side = connection.side(self)
+        if self._input.waits:  # until then it may change
+            self._input.add_other(lambda: self.writable(connection, connection.accepts(side)))
         elif self.broker is not None:
-            self.broker.set_writable(connection.ids[connection.side(self)], writable, self._timeline.now)
+            self.broker.set_writable(connection.ids[side], writable, self._timeline.now)
             if writable:
                 self.act()
 
     def ended(self, connection: LinkConnection) -> None:
         """Note the end of a connection."""
-        if self.paused:
-            self._held.append(partial(self.ended, connection))
+        if self._input.waits:
+            self._input.add(partial(self.ended, connection))
             return
         id = connection.ids[connection.side(self)]
+        self._input.forget(id)
         if self.connections.pop(id, None) is not None and self.broker is not None:
             self.broker.disconnected(id, self._timeline.now)
             if connection.link.number >= 0:  # another connection may have taken its place
@@ -241,8 +263,8 @@ class OverlayNode(Endpoint):
         self._connected(connection, caller)
 
     def _connected(self, connection: LinkConnection, caller: Caller) -> None:
-        if self.paused:
-            self._held.append(partial(self._connected, connection, caller))
+        if self._input.waits:
+            self._input.add(partial(self._connected, connection, caller))
             return
         assert self.broker is not None, "only a running broker accepts or dials"
         self.broker.connected(connection.ids[connection.side(self)], caller, self._timeline.now)
@@ -258,8 +280,8 @@ class OverlayNode(Endpoint):
             self._unreachable(address)
 
     def _unreachable(self, address: str) -> None:
-        if self.paused:
-            self._held.append(partial(self._unreachable, address))
+        if self._input.waits:
+            self._input.add(partial(self._unreachable, address))
         elif self.broker is not None:
             self.broker.broker_connections.unreachable(address, self._timeline.now)
             self.act()
@@ -331,8 +353,8 @@ class OverlayNode(Endpoint):
     def _persisted(self, life: int, ticket: int, error: str | None) -> None:
         if self.broker is None or self.lives != life:
             return
-        if self.paused:
-            self._held.append(partial(self._persisted, life, ticket, error))
+        if self._input.waits:
+            self._input.add_other(partial(self._persisted, life, ticket, error))
             return
         self.broker.persisted(ticket, error, self._timeline.now)
         self.act()
@@ -340,8 +362,8 @@ class OverlayNode(Endpoint):
     def _fetched(self, life: int, ticket: int, records: list[LogRecord], lost: bool, error: str | None) -> None:
         if self.broker is None or self.lives != life:
             return
-        if self.paused:
-            self._held.append(partial(self._fetched, life, ticket, records, lost, error))
+        if self._input.waits:
+            self._input.add_other(partial(self._fetched, life, ticket, records, lost, error))
             return
         self.broker.fetched(ticket, records, lost, error, self._timeline.now)
         self.act()
@@ -349,8 +371,8 @@ class OverlayNode(Endpoint):
     def _probed(self, life: int, probe: Probe) -> None:
         if self.broker is None or self.lives != life:
             return
-        if self.paused:
-            self._held.append(partial(self._probed, life, probe))
+        if self._input.waits:
+            self._input.add_other(partial(self._probed, life, probe))
             return
         self.broker.probed(probe.ticket, self._tag_tests.answer(probe), self._timeline.now)
         self.act()
@@ -358,7 +380,12 @@ class OverlayNode(Endpoint):
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _ring(self, due: float, life: int) -> None:
-        if self._due == due and self.lives == life and self.runs:
+        if self._due == due and self.lives == life and self.runs and not self._input.busy:
+            self._tick()
+
+    def _tick_if_due(self) -> None:
+        """Tick if the timer has fired while the broker was busy."""
+        if self.runs and self._due <= self._timeline.now:
             self._tick()
 
     def _tick(self) -> None:

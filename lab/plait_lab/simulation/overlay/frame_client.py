@@ -153,7 +153,8 @@ class FrameClient(Endpoint):
         self._network = network
         self._rng = rng
         self._observer = observer
-        self._link = Link((self, node), CLIENT_DELAY_S)
+        self.link = Link((self, node), CLIENT_DELAY_S)
+        """Between it and its broker."""
         self._given = publisher
         self._left = False
         self._decoder = FrameDecoder()
@@ -284,7 +285,7 @@ class FrameClient(Endpoint):
     # --- connection ---------------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        self._network.dial(self._link, self, self._dialled)
+        self._network.dial(self.link, self, self._dialled)
 
     def _dialled(self, connection: LinkConnection | None) -> None:
         if connection is None:

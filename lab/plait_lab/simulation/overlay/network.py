@@ -18,7 +18,7 @@ from plait.relay.shaping import WAITING_BYTES_MAX
 from plait_broker.server.tcp_connection import FLUSH_S
 
 from ..timeline import Timeline
-from .bandwidth import Bottleneck, SendBuffer
+from .bandwidth import RECEIVE_BUFFER_BYTES, Bottleneck, SendBuffer
 
 ATTEMPT_S: Final = 5.0
 """Timeout of a connection attempt, as in `plait_broker.server.dialer`."""
@@ -104,10 +104,17 @@ class LinkConnection:
     """By side, what has not passed a silent link. None is the end of the connection."""
     buffers: list[SendBuffer | None] = field(default_factory=lambda: [None, None])
     """By side, its send buffer. None: it has written nothing yet, or the link has no bandwidth in its direction."""
+    unread_bytes: list[int] = field(default_factory=lambda: [0, 0])
+    """By side, what has arrived there and its process has not read yet."""
 
     def side(self, end: Endpoint) -> int:
         """Return the side of an end."""
         return int(end is self.ends[1])
+
+    def accepts(self, side: int) -> bool:
+        """Return whether a side has not been asked to stop writing."""
+        buffer = self.buffers[side]
+        return buffer is None or not buffer.full
 
     def clear(self, side: int) -> None:
         """Drop what a side has written and the network has not accepted yet."""
@@ -208,6 +215,7 @@ class OverlayNetwork:
         if not connection.open[side]:
             return
         connection.open[side] = False
+        self.note_unread(connection, side, 0)
         if killed:
             connection.clear(side)
         else:
@@ -234,6 +242,14 @@ class OverlayNetwork:
         """Set the bytes in a side's send buffer above which its end is asked to stop writing."""
         self._buffer(connection, side).set_write_limit(high_bytes)
 
+    def note_unread(self, connection: LinkConnection, side: int, more_bytes: int) -> None:
+        """Note bytes that have arrived at a side and that its process has not read yet, or has read now."""
+        connection.unread_bytes[side] += more_bytes
+        bottleneck = connection.link.bottlenecks.get(connection.ends[1 - side].number)
+        if bottleneck is not None:
+            full = connection.open[side] and connection.unread_bytes[side] > RECEIVE_BUFFER_BYTES
+            bottleneck.hold(connection, full)
+
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def cut(self, link: Link) -> None:
@@ -247,7 +263,7 @@ class OverlayNetwork:
         link.silent = frozenset(end.number for end in ends or link.ends)
         link.changed_at = self.timeline.now
         for number, bottleneck in link.bottlenecks.items():
-            bottleneck.hold(number in link.silent)
+            bottleneck.hold(link, number in link.silent)
 
     def limit_rate(
         self, link: Link, bytes_per_s: float | None, *ends: Endpoint, queue_bytes: int = WAITING_BYTES_MAX
@@ -258,14 +274,14 @@ class OverlayNetwork:
             bottleneck = link.bottlenecks.get(end.number)
             if bottleneck is None:
                 link.bottlenecks[end.number] = bottleneck = Bottleneck(self.timeline, bytes_per_s, queue_bytes)
-                bottleneck.hold(end.number in link.silent)
+                bottleneck.hold(link, end.number in link.silent)
             bottleneck.bytes_per_s, bottleneck.queue_bytes = bytes_per_s, queue_bytes
 
     def mend(self, link: Link, *, reset: bool = False) -> None:
         """End a cut or a silence. `reset`: connections have not survived it."""
         link.up, link.silent, link.changed_at = True, frozenset(), self.timeline.now
         for bottleneck in link.bottlenecks.values():
-            bottleneck.hold(False)
+            bottleneck.hold(link, False)
         for connection in list(link.connections):
             if reset:
                 self.reset(connection)
@@ -340,6 +356,8 @@ class OverlayNetwork:
             connection.ends[other].ended(connection)
 
     def _remove(self, connection: LinkConnection) -> None:
+        for bottleneck in connection.link.bottlenecks.values():
+            bottleneck.hold(connection, False)
         if connection in connection.link.connections:
             connection.link.connections.remove(connection)
 

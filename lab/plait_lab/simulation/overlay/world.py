@@ -20,6 +20,7 @@ Each part is in a file of its own:
 
 - `broker_node.py`: `OverlayNode` runs one production `Broker`, over all its lives: `start`, `kill`, `pause`, `resume`.
   `node.broker` is the broker, `node.overlay` its overlay's state for oracles, `node.disk` its log.
+  `node.set_processing` makes it slow (`processing.py`).
 - `network.py`: `Link` and `LinkConnection`, and what goes wrong with them: `world.network.cut`, `silence`, `mend`,
   `reset`; `link.delay_s`, `link.jitter_s`, `link.slower_s`. `world.network.limit_rate` gives a link a bandwidth
   (`bandwidth.py`); `world.network.set_write_limit` sets when a connection asks its writer to stop.
