@@ -55,6 +55,9 @@ SUBSCRIBE_EVERY_S: Final = 5.0
 LOOK_S: Final = 0.001
 """Time between two looks whether they are installed."""
 
+BESIDE_S: Final = 30.0
+"""Time for which lanes beside a full one are measured."""
+
 BESIDE_PER_S: Final = 20.0
 """Events a second over each lane beside the full one."""
 
@@ -178,7 +181,7 @@ class LanesBeside:
         self._delays_s: list[float] = []
         self.world.on_delivered.append(self._see_delivery)
 
-    def measure(self, load: float, for_s: float = LOAD_S) -> float:
+    def measure(self, load: float, for_s: float = BESIDE_S) -> float:
         """Offer events to one leaf at this multiple of its lane's capacity, and few to the others. Return the 99th
         percentile of the delays at the others."""
         world = self.world
