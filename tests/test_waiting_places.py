@@ -19,7 +19,7 @@ COUNTERS: Final = (
     "client/plait/protocol/subscription_state.py",
 )
 CLIENT_REASONS: Final = {"queue_full"}
-CODES: Final = {"publish", "try_publish", "TEST_S"}
+CODES: Final = {"publish", "try_publish", "TEST_S", "when_full"}
 """Words in the column of what happens that are no reasons."""
 
 

@@ -45,7 +45,7 @@ class BacklogWriter:
         """Remember a connection that could take more than this burst."""
         if not connection.takes_data:
             return
-        if connection.neighbour and connection.relay_buffer.copies:
+        if connection.neighbour and connection.lane.queue:
             self.waiting[connection.id] = connection
         session = self._sessions.by_connection.get(connection.id)
         if session is not None:

@@ -470,6 +470,8 @@ class Broker:
                 self.system.start_or_stop(now)
             if self.confirmations.settled:
                 self._receipts.send(now)
+            if self._pipeline.hold and not self._pipeline.hold.full:
+                self._pipeline.hold.release()
             for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
                 overlay.send_trace(step)
             if not overlay.pending:
@@ -482,6 +484,8 @@ class Broker:
         outgoing = list(self._outgoing.values())
         self._outgoing.clear()
         for connection in outgoing:
+            if connection.neighbour and connection.lane.queue:
+                self._backlog.write(connection, now)
             if not connection.writable and connection.overdue:
                 self._teardown.close(connection, Code.TIMEOUT, "it reads nothing")
             send = connection.take(now)

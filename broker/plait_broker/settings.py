@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from plait_core.filters import Filter, parse
 from plait_core.limits import DUPLICATE_WINDOW, UNCONFIRMED_MAX
 
 from .clients.access import Gate
 from .overlay.settings import OverlaySettings
+
+DROP: Final = "drop"
+BLOCK: Final = "block"
+"""The policies for a stream to another broker that is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,9 @@ class LinkSettings:
     it."""
     segments: tuple[str, ...] = ()
     """The network segments that this broker is attached to, by name. Flooded likewise."""
+    when_full: str = DROP
+    """What happens while events for another broker come faster than the links carry them, and too many wait: `drop` the
+    oldest, or `block` their publishers."""
     forget: tuple[str, ...] = ()
     """Names of brokers that will not return: no events are kept for them while they are unreachable."""
 

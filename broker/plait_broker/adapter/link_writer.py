@@ -14,7 +14,7 @@ from ..pipeline.observer import EventObserver
 
 
 class LinkWriter:
-    """Writes to the neighbours of one broker. A copy for a full connection waits in its relay buffer."""
+    """Writes to the neighbours of one broker. A copy waits while its lane is full."""
 
     def __init__(
         self,
@@ -55,17 +55,18 @@ class LinkWriter:
         for frame, _, delay_us, flags, _, _ in copies if marked else ():
             if flags & MARKED:
                 observer.relayed(frame, delay_us, now)
-        written = 0 if connection.relay_buffer.copies else connection.forward(copies)
+        queue = connection.lane.queue
+        written = 0 if queue else connection.forward(copies)
         for copy in copies[:written] if marked or observer.telemetry is not None else ():
             self._report(connection, copy, 0, now)
         for copy in copies[written:]:
-            if not connection.relay_buffer.add(copy, run.at):  # its publisher's broker has it, and retransmits it
-                self._overlay.counts["relay_buffer_full"] += 1
+            if not queue.add(copy, run.at):  # its publisher's broker has it, and retransmits it
+                self._overlay.counts["lane_full"] += 1
 
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
-        waiting = connection.relay_buffer
-        while waiting.copies and connection.takes_data:
+        waiting = connection.lane.queue
+        while waiting and connection.takes_data:
             copy, waited_us = waiting.take(now)
             connection.forward((copy,))
             if self._observer.telemetry is not None or copy[3] & MARKED:

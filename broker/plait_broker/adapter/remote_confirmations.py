@@ -112,7 +112,8 @@ class RemoteConfirmations:
         home, position = -party[0], party[1]
         streams = self._overlay.event_streams.outgoing
         if home in streams:
-            return self._silent(home, in_charge=position not in streams[home].kept)
+            waits = position < 0 and any(held[-1] == (home, position) for held in streams[home].waiting)
+            return self._silent(home, in_charge=not waits and position not in streams[home].kept)
         for broker, outgoing in streams.items():
             first = next(iter(outgoing.kept.values()), None)
             if first is not None and first[-1] is not None and first[-1][0] == home:  # it has restarted since

@@ -25,13 +25,13 @@ from plait_core.wire import (
     Welcome,
     encode_control,
 )
-from plait_core.wire.frame_types.overlay_frames import ClockStamp
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, StampEcho
 
 from ..outputs import ConnectionId, Send
 from ..overlay.security.mutual_auth import MutualAuth
 from ..overlay.topology.transit_delay import MARK_S
 from ..overlay.transport.event_copy import EventCopy
-from ..overlay.transport.relay_buffer import RelayBuffer
+from ..overlay.transport.lane import Lane
 from .access import Caller
 
 BURST_BYTES_MAX: Final = 1 << 20
@@ -54,9 +54,14 @@ class Connection:
     __slots__ = (
         "_control",
         "_control_waiting",
+        "_copies",
         "_data",
+        "_echoed_stamp",
         "_marked_at",
         "_outgoing",
+        "_since_stamp",
+        "_stamp",
+        "_unechoed",
         "_version",
         "caller",
         "closing",
@@ -68,19 +73,19 @@ class Connection:
         "handshake",
         "hello",
         "id",
+        "lane",
         "mutual_auth",
         "neighbour",
         "opened_at",
         "pinged_at",
         "received_at",
-        "relay_buffer",
         "writable",
     )
 
     control_rate: TokenBucket
     """Rate limit of control frames of a broker at the other end. Clients have none: see `become_link`."""
-    relay_buffer: RelayBuffer
-    """The copies of events that wait for a broker at the other end. Clients have none."""
+    lane: Lane
+    """The lane to a broker at the other end: the copies that wait for it, and those on their way. Clients have none."""
 
     def __init__(
         self,
@@ -118,16 +123,45 @@ class Connection:
         self._control: list[bytes] = []
         self._data = DeliveryWriter()
         self._control_waiting = 0
+        self._copies = 0
+        """Copies for a neighbour in `_data`."""
         self._marked_at: float | None = None
         """Time of the last ClockStamp sent to a neighbour."""
+        self._stamp: ClockStamp | None = None
+        """The last stamp of a neighbour."""
+        self._echoed_stamp: ClockStamp | None = None
+        """The last stamp that was echoed."""
+        self._since_stamp = 0
+        """Number of events that have arrived since the last stamp."""
+        self._unechoed = False
+        """Whether events have arrived since the last echo."""
         self._version = 0
         """Wire version of events, 0 until the first event: all events come after the handshake that agrees on it."""
 
-    def become_link(self, neighbour: int, now: float) -> None:
+    def become_link(self, neighbour: int, lane: Lane, now: float) -> None:
         """Serve the authenticated broker at the other end."""
         self.neighbour = neighbour
         self.control_rate = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
-        self.relay_buffer = RelayBuffer()
+        self.lane = lane
+
+    def stamped(self, stamp: ClockStamp) -> None:
+        """Take a stamp of a neighbour. Its echo follows if events have come since the last one."""
+        self._stamp, self._since_stamp = stamp, 0
+        if self._unechoed:
+            self._outgoing[self.id] = self
+
+    def events_arrived(self, count: int) -> None:
+        """Note events of a neighbour. An echo follows if it waits, or has stamped them."""
+        self._since_stamp += count
+        self._unechoed = True
+        if self._stamp is not None and (self._stamp.waits or self._stamp is not self._echoed_stamp):
+            self._outgoing[self.id] = self
+
+    def echoed(self, echo: StampEcho, now: float) -> bool:
+        """Take the echo of a stamp of ours. Return False if there was no such stamp. The lane may have room now."""
+        if self.lane.queue:
+            self._outgoing[self.id] = self
+        return self.lane.echoed(echo.at_us, echo.since, now)
 
     @property
     def version(self) -> int:
@@ -146,8 +180,13 @@ class Connection:
 
     @property
     def takes_data(self) -> bool:
-        """Whether a delivery may be written now."""
-        return self.writable and self.data_bytes < BURST_BYTES_MAX and not self.closing
+        """Whether an event may be written now."""
+        return self.writable and self.data_bytes < self._burst_max and not self.closing
+
+    @property
+    def _burst_max(self) -> int:
+        """Bytes of events that may be written in this turn."""
+        return min(BURST_BYTES_MAX, self.lane.room) if self.neighbour else BURST_BYTES_MAX
 
     @property
     def overdue(self) -> bool:
@@ -191,12 +230,13 @@ class Connection:
 
     def forward(self, copies: Sequence[EventCopy]) -> int:
         """Queue copies of events for the broker at the other end, until the connection is full. Return how many."""
-        waiting = self.data_bytes
-        if not self.writable or waiting >= BURST_BYTES_MAX or self.closing:
-            return 0
+        waiting, most = self.data_bytes, self._burst_max
         if not waiting:
-            self._outgoing[self.id] = self
-        written, self.data_bytes = self._data.forward_all(copies, self._version or self._fix_version(), BURST_BYTES_MAX)
+            self._outgoing[self.id] = self  # also without room: the lane may need a stamp
+        if not self.writable or waiting >= most or self.closing:
+            return 0
+        written, self.data_bytes = self._data.forward_all(copies, self._version or self._fix_version(), most)
+        self._copies += written
         return written
 
     def _fix_version(self) -> int:
@@ -210,7 +250,7 @@ class Connection:
             self._control_waiting = 0
 
     def take(self, now: float) -> Send | None:
-        """Return everything queued, as one Send."""
+        """Return everything queued, as one Send: control frames first."""
         chunks = self._control
         if chunks:
             self._control = []
@@ -218,22 +258,49 @@ class Connection:
                 chunks.append(self._data.take())
         elif self.data_bytes:
             chunks = [self._data.take()]
+        elif self.neighbour and (self._echo_due or self.lane.stamp_due):
+            chunks = []
         else:
             return None
-        self.data_bytes = 0
         if self.neighbour:
-            self._stamp(chunks, now)
+            self._stamp_chunks(chunks, now)
+        self.data_bytes = 0
         return _send((self.id, chunks))
 
-    def _stamp(self, chunks: list[bytes], now: float) -> None:
-        """Prefix the chunks with a ClockStamp unless one was sent within MARK_S. Never the first chunks: they carry the
-        Introduction, which must come first."""
-        marked_at = self._marked_at
+    @property
+    def _echo_due(self) -> bool:
+        """Whether the neighbour is to hear of its events."""
+        stamp = self._stamp
+        return self._unechoed and stamp is not None and (stamp.waits or stamp is not self._echoed_stamp)
+
+    def _stamp_chunks(self, chunks: list[bytes], now: float) -> None:
+        """Add what the measurement of lanes needs. Never to the first chunks: they carry the Introduction, which must
+        come first.
+
+        - A ClockStamp goes before the chunks, unless one was sent within MARK_S. It goes behind them if the neighbour
+          must learn that our lane waits.
+        - An echo of its last stamp goes first.
+        """
+        lane, marked_at = self.lane, self._marked_at
         if marked_at is None:
             self._marked_at = now
         elif now - marked_at >= MARK_S:
             self._marked_at = now
-            chunks.insert(0, encode_control(ClockStamp(round(now * 1_000_000)), self.version))
+            chunks.insert(0, self._stamp_bytes(now))
+        if self.data_bytes:
+            lane.wrote(self.data_bytes, self._copies, now)
+            self._copies = 0
+            if lane.queue or not lane.room:
+                lane.window.limited()
+        if lane.stamp_due:
+            chunks.append(self._stamp_bytes(now))
+        if self._echo_due:
+            assert self._stamp is not None, "an echo has a stamp"
+            chunks.insert(0, encode_control(StampEcho(self._stamp.at_us, self._since_stamp), self.version))
+            self._echoed_stamp, self._unechoed = self._stamp, False
+
+    def _stamp_bytes(self, now: float) -> bytes:
+        return encode_control(ClockStamp(*self.lane.stamp(now)), self.version)
 
 
 _send: Final = partial(tuple.__new__, Send)

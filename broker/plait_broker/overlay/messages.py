@@ -38,7 +38,7 @@ class MessageHandler:
         match frame:
             case Forward():
                 state.event_streams.receive(frame, now, neighbour.id, neighbour.transit.us(now))
-            case ClockStamp(at_us):
+            case ClockStamp(at_us, _):
                 neighbour.transit.mark(at_us, now)
             case Signed():
                 state.flooding.receive(frame, neighbour.id)

@@ -135,6 +135,14 @@ class Overlay(OverlayState):
             self._expel(neighbour, error)
             return len(frames)
 
+    def note_false_echo(self, broker: int, now: float) -> None:
+        """Note that a neighbour has acknowledged events that were not sent to it."""
+        self._begin(now)
+        self.counts["false_echoes"] += 1
+        if self.counts["false_echoes"] == 1:
+            text = f"{self.map.name(broker)} acknowledges events that were not sent to it (counted as false_echoes)"
+            self.outputs.append(LogRemark(text))
+
     def _expel(self, neighbour: Neighbour, error: Forged) -> None:
         self.outputs.append(ExpelBroker(neighbour.link, f"{neighbour.name} sent what is forged: {error}"))
         self.link_down(neighbour.id, self.now, f"{neighbour.name} sent what is forged")

@@ -14,6 +14,7 @@ from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..overlay import Overlay, ReceivedEvent
 from .event_matcher import Match
+from .publish_hold import PublishHold
 from .sealed_events import SealedEvents
 
 _CODES = {DropReason.DUPLICATE: "", DropReason.EXPIRED: Code.EXPIRED, DropReason.INVALID: DropReason.INVALID}
@@ -41,6 +42,7 @@ class Disseminator:
         self._deliveries = deliveries
         self._durable_delivery = durable_delivery
         self._remote = remote_confirmations
+        self.hold = PublishHold(context.settings, overlay.event_streams.full)
         self.destinations = overlay.destinations
         """Returns the brokers that an event must reach. Bound once: it runs for every event."""
         self.send = overlay.publish

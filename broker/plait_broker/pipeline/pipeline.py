@@ -58,6 +58,9 @@ class EventPipeline:
         self._disseminator = disseminator
         self._destinations = disseminator.destinations
         self._send = disseminator.send
+        self.hold = disseminator.hold
+        """The publishers that wait for full streams."""
+        self._full = disseminator.hold.full
         self._acknowledge = disseminator.acknowledge
         self._deliveries = deliveries
         self._receipts = receipts
@@ -104,6 +107,8 @@ class EventPipeline:
             tokens = self._disseminator.disseminate(frame, matched, destinations, delay_us, now)
         elif destinations:
             self._send(frame, destinations, delay_us, 0, now)
+        if self._full:
+            self.hold.published(session, destinations)
         if subscriptions:
             deliver = self._deliveries.deliver_traced if self._marked else self._deliveries.deliver
             deliver(subscriptions, tokens, frame, delay_us, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
@@ -14,6 +15,10 @@ from ..outputs import ConnectionId
 WRITE_BUFFER_BYTES: Final = 256 * 1024
 """Unread bytes of a connection after which the broker queues according to its policies: more than a fast peer leaves
 unread for a moment, few enough for thousands of slow ones."""
+
+UNSENT_BYTES: Final = 128 * 1024
+"""Bytes that the kernel holds and has not sent, above what is on its way. The rest waits with us, where control frames
+overtake events."""
 
 LINGER_S: Final = 1.0
 """Time after the last byte for the peer to read it and close: closing with unread input would destroy it."""
@@ -56,6 +61,7 @@ class TcpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport has the methods, but not the class
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        _limit_unsent(transport)
         self._transport = transport
         caller = replace(_caller(transport), dialled=self._dialled, vouched=self._vouched)
         self._link = self._driver.opened(self, caller)
@@ -108,6 +114,14 @@ class TcpConnection(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._cut)
         else:
             self._transport.abort()
+
+
+def _limit_unsent(transport: asyncio.Transport) -> None:
+    """Limit what the kernel holds unsent, where it can be limited."""
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    connected: socket.socket | None = transport.get_extra_info("socket")
+    if option is not None and connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+        connected.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 def _caller(transport: asyncio.Transport) -> Caller:

@@ -174,14 +174,16 @@ def _sent(broker: BrokerView, known: Remembered, home: str, now: float) -> Json 
     if found not in known.destinations:
         return {"for_it": False}
     stream = overlay.event_streams.outgoing.get(found)
-    unacked = {} if stream is None else stream.kept
-    for position, (frame, *_) in unacked.items():
+    if stream is None:
+        return {"for_it": True, "waiting": False}
+    held = ((party[1] if party else 0, frame) for frame, *_, party in stream.waiting)
+    for position, frame in [*((position, kept[0]) for position, kept in stream.kept.items()), *held]:
         if frame.id == known.frame.id:
             return {
                 "for_it": True,
                 "waiting": True,
                 "position": position,
-                "acked_up_to": stream.acked if stream is not None else 0,
+                "acked_up_to": stream.acked,
                 "since_s": round(now - known.at, 6),
                 "reachable": broker.id in overlay.map.distances(found),
             }

@@ -65,9 +65,16 @@ class PublishQueue:
         self._received_up_to = 0  # the broker has received all up to here, by a pong or a receipt
         self._pings: dict[int, int] = {}  # pings in flight: the last publish sent before each nonce
         self._not_lost: deque[int] = deque(maxlen=NOT_LOST_MAX)  # not sent, or reported as failed
+        self.held = False
+        """Whether the broker has asked to send nothing for now."""
         self.full = False
         """Whether the queue has reached its bound. It becomes false at half of it, so that waiting publishers do not
         alternate."""
+
+    @property
+    def sendable(self) -> bool:
+        """Whether there is something to send now."""
+        return bool(self.queue) and not self.held
 
     @property
     def items(self) -> int:
@@ -138,7 +145,7 @@ class PublishQueue:
     def take_single(self) -> bytes | None:
         """Remove and return the frame of a publish without confirmation if it is the only queued item; else return
         None."""
-        frame = self.queue[0] if len(self.queue) == 1 else None
+        frame = self.queue[0] if len(self.queue) == 1 and not self.held else None
         if not isinstance(frame, bytes):
             return None
         self.queue.clear()
@@ -174,6 +181,7 @@ class PublishQueue:
         Remove and return those that are too far behind: the broker could no longer recognise them as duplicates.
         """
         self._pings.clear()
+        self.held = False
         floor = self._sent_up_to - DUPLICATE_WINDOW
         again: list[_Item] = []
         unknowable: list[int] = []

@@ -23,6 +23,7 @@ from plait_core.wire.frame_types.session_frames import (
     Code,
     Done,
     Failed,
+    HoldPublishes,
     Matching,
     Notice,
     NoticeKind,
@@ -125,6 +126,7 @@ class Session:
             Receipt: self._receive_receipt,
             Refusal: self._receive_refusal,
             Notice: self._receive_notice,
+            HoldPublishes: self._receive_hold,
             Matching: self._receive_matching,
             Brokers: self._receive_brokers,
         }
@@ -206,7 +208,7 @@ class Session:
         if is_open and self.signals.acknowledging:
             self.desired.send_acknowledgements()
         outputs, chunks = self.connection.take_output()
-        if self.writable and is_open and self.publishes.queue:
+        if self.writable and is_open and self.publishes.sendable:
             chunks += self.publishes.take(now)
         if chunks:
             outputs.append(Write(chunks))
@@ -230,7 +232,7 @@ class Session:
         connection = self.connection
         if self.signals.dirty or connection.control or connection.outputs:
             return True
-        return self.writable and bool(self.publishes.queue) and connection.state is _OPEN
+        return self.writable and self.publishes.sendable and connection.state is _OPEN
 
     def take_updates(self) -> list[SessionUpdate]:
         """Return the updates since the last call."""
@@ -365,6 +367,9 @@ class Session:
         self.publishes.confirmed(frame.sequence)
         error = refusal(frame.code, frame.message, hint=frame.hint, retryable=frame.retryable)
         self.updates.append(NotConfirmed(frame.sequence, error))
+
+    def _receive_hold(self, frame: HoldPublishes, now: float) -> None:
+        self.publishes.held = frame.held
 
     def _receive_notice(self, frame: Notice, now: float) -> None:
         subscription = self.desired.subscriptions.get(frame.subscription)

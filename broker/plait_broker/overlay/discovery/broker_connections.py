@@ -17,7 +17,7 @@ from plait_core.ids import Randomness
 from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
 from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed
-from plait_core.wire.frame_types.overlay_frames import DatabaseSummary
+from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StampEcho
 from plait_core.wire.frame_types.session_frames import Code
 
 from ...clients.connection import Connection
@@ -215,7 +215,9 @@ class BrokerConnections:
         at, end = 0, len(frames)
         while at < end and not link.closing:
             if type(frames[at]) is Forward:
-                at = self._overlay.receive_events(link.neighbour, frames, at, now)
+                end_of_run = self._overlay.receive_events(link.neighbour, frames, at, now)
+                link.events_arrived(end_of_run - at)
+                at = end_of_run
             else:
                 self._receive_control(link, frames[at], now)
                 at += 1
@@ -223,7 +225,12 @@ class BrokerConnections:
     def _receive_control(self, link: Connection, frame: Frame, now: float) -> None:
         if isinstance(frame, Close):
             self._receive_close(link, frame)
+        elif isinstance(frame, StampEcho):
+            if not link.echoed(frame, now):
+                self._overlay.note_false_echo(link.neighbour, now)
         elif isinstance(frame, ControlFrame):
+            if isinstance(frame, ClockStamp):
+                link.stamped(frame)
             if link.control_rate.take(now, _cost(frame)):
                 self._overlay.receive(link.neighbour, frame, now)
             else:
@@ -294,13 +301,13 @@ class BrokerConnections:
 
     def _add_neighbour(self, link: Connection, broker: int, name: str, dialled_by: int, now: float) -> None:
         link.decoder.establish(link.version, keep_unknown=True)
-        link.become_link(broker, now)
         before = self._links.pop(broker, None)
         if before is not None:
             self._overlay.link_down(broker, now)
             self.close(before[0], Code.DUPLICATE, "another connection between us has taken its place")
         self._links[broker] = (link, dialled_by)
         self._overlay.link_up(link.id, broker, name, now)
+        link.become_link(broker, self._overlay.neighbours[broker].lane, now)
 
     def _keeps_new(self, broker: int, dialled_by: int) -> bool:
         known = self._links.get(broker)

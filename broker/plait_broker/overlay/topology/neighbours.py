@@ -1,7 +1,8 @@
 """The links to neighbours: liveness, and measured delay.
 
-A link is dead when a ping stays unanswered, or no frame arrives, for the detection bound. So a link that loses one
-direction is dead, too. The delay of a link is half the round trip, smoothed. The delay that floods follows it with
+A link is dead when nothing arrives for the detection bound, or when a ping stays unanswered for so long. So a link that
+loses one direction is dead, too. While events arrive at the neighbour, a ping may take longer: the link is full, and
+alive. The delay of a link is half the round trip, smoothed. The delay that floods follows it with
 hysteresis, so that noise does not change next hops. The delay that events carry is measured in `transit_delay.py`.
 """
 
@@ -13,6 +14,7 @@ from typing import Final
 
 from plait_core.rate_limit import TokenBucket
 
+from ..transport.lane import Lane
 from .transit_delay import TransitDelay
 
 SMOOTHING: Final = 0.25
@@ -43,6 +45,10 @@ RELAYS_PER_S: Final = 40_000.0
 RELAYS_BURST: Final = 80_000.0
 """Limit of control frames that are relayed from one neighbour, and to one neighbour. It is below the rate that a
 neighbour accepts from us, so that a relay of a flooding broker is not taken for one; and above any honest need."""
+
+PROGRESS_TIMES: Final = 4.0
+"""Detection bounds for which a ping may stay unanswered while events arrive at the neighbour. Control frames overtake
+events, so one that takes longer than this does not move."""
 
 PINGS_MAX: Final = 64
 """Bound of remembered unanswered pings. The link is declared dead long before."""
@@ -78,12 +84,15 @@ class Neighbour:
     """Rate limit of frames relayed from this neighbour."""
     passed: TokenBucket = field(init=False)
     """Rate limit of frames relayed to this neighbour."""
+    lane: Lane = field(init=False)
+    """The direction of the link to the neighbour."""
     transit: TransitDelay = field(init=False)
     """The transit delay of each frame from it. Next hops follow the smoothed delay instead."""
 
     def __post_init__(self) -> None:
         self.relays = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
         self.passed = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
+        self.lane = Lane(self.received_at)
         self.transit = TransitDelay(self.received_at)
 
     def sample(self, round_trip_s: float) -> None:
@@ -144,4 +153,6 @@ class Neighbour:
 
     def dies_at(self, detect_s: float) -> float:
         """Return when the link is declared dead, unless a frame or an answer arrives before."""
-        return min(next(iter(self.pings.values()), self.received_at), self.received_at) + detect_s
+        pinged_at = next(iter(self.pings.values()), self.received_at)
+        moved_at = min(max(pinged_at, self.lane.progress_at), pinged_at + (PROGRESS_TIMES - 1) * detect_s)
+        return min(moved_at, self.received_at) + detect_s

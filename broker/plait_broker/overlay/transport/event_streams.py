@@ -15,7 +15,7 @@ from plait_core.wire import Destination, EventFrame, Forward, Frame
 from plait_core.wire.frame_types.envelope_frames import envelop_acks
 from plait_core.wire.frame_types.overlay_frames import ACK_NOW, LOGGED, StreamAck, StreamSkip
 
-from ..dissemination.strategy import Envelope
+from ..dissemination.strategy import Envelope, EnvelopeFields
 from ..outputs import Acked, LogRemark, Lost, Output
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
@@ -24,7 +24,10 @@ from ..topology.link_state import LinkStateDatabase
 from .control_unicast import ControlUnicast
 from .forwarder import Forwarder
 from .reliable_stream import (
+    ACK_S,
     DOUBT_S,
+    FULL,
+    FULL_NO_MORE,
     USUAL_TRIES,
     ReceivedEvent,
     ReceiveStream,
@@ -66,6 +69,8 @@ class EventStreams:
         self._outputs = outputs
         self.sending: dict[int, None] = {}
         """Destinations with unacked events."""
+        self.full: dict[int, None] = {}
+        """Destinations whose publishers should wait: too many events wait for the window of the stream."""
         self._again_at = math.inf
         """The time of the next retransmission, or an earlier one."""
         self.reporting: dict[int, None] = {}
@@ -79,23 +84,28 @@ class EventStreams:
         self._suspicion_at = -math.inf
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
-        """Number an event in the stream of each destination, and send it. Return the destinations with positions."""
+        """Number an event in the stream of each destination, and send it. It waits where the window is full.
+
+        Return the destinations with positions, or with the negative numbers of events that wait.
+        """
         named: list[Destination] = []
+        held: list[Destination] = []
         if self._filling and (asking := [home for home in homes if home in self._filling]):
             flags |= ACK_NOW
             for home in asking:
                 del self._filling[home]
                 self.outgoing[home].ask_later()
+        kept: Unacked = (frame, flags, delay_us, now, None)
         for home in homes:
-            position = self._keep_one(home, (frame, flags, delay_us, now, None), now)
-            proof = self._message_auth.prove_event(home, position, flags, frame.block)
-            named.append((home, position, proof))
-        envelope = (frame, self.me, 0, delay_us, flags, ())
-        others = self._detour(Envelope(*envelope), named, now) if self._detoured else named
-        if others:
-            for home, position, _ in self._forwarder.disseminate(self._forwarder.strategy, envelope, others, now):
-                self._give_up(home, self.outgoing[home], position, "forbidden", now)
-        return named
+            outgoing = self.outgoing.get(home) or self._open(home, now)
+            if outgoing.has_room and not outgoing.waiting:
+                position = self._keep_one(home, outgoing, kept, now)
+                named.append((home, position, self._message_auth.prove_event(home, position, flags, frame.block)))
+            else:
+                held.append((home, self._hold(home, outgoing, kept, now), 0))
+        if named:
+            self._send((frame, self.me, 0, delay_us, flags, ()), named, now)
+        return [*named, *held] if held else named
 
     def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
         """Handle the run of Forward frames that starts at index `at`. Return the index after it.
@@ -136,12 +146,14 @@ class EventStreams:
         outgoing = self.outgoing.get(ack.source)
         if outgoing is None:
             return
-        news = outgoing.receive_ack(ack.up_to, now)
+        news = outgoing.receive_ack(ack.up_to, now, ack.window)
         if news:
             self._outputs.append(Acked(ack.source, news))
             if outgoing.detour_until > now:
                 self._detoured[ack.source] = None
         missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
+        if outgoing.waiting:
+            self._send_waiting(ack.source, outgoing, now)
         if not outgoing.kept:
             self.sending.pop(ack.source, None)
         elif outgoing.again_at < self._again_at:  # the timeout was long, after several without an ack
@@ -179,7 +191,10 @@ class EventStreams:
         if outgoing is not None:
             for position in list(outgoing.kept):
                 self._give_up(broker, outgoing, position, "unreachable", now)
+            while outgoing.waiting:
+                self._lose(broker, 0, outgoing.drop_oldest(), "unreachable", now)
         self.sending.pop(broker, None)
+        self.full.pop(broker, None)
         self._filling.pop(broker, None)
         self._detoured.pop(broker, None)
         self._forwarder.last_hop.pop(broker, None)
@@ -191,10 +206,18 @@ class EventStreams:
     def thin(self, broker: int, keep: Callable[[EventFrame], bool], now: float) -> None:
         """Give up a broker's unacked events, except those for which `keep` returns true."""
         outgoing = self.outgoing.get(broker)
-        for position, kept in list(outgoing.kept.items()) if outgoing is not None else ():
+        if outgoing is None:
+            return
+        for position, kept in list(outgoing.kept.items()):
             if not keep(kept[0]):
-                assert outgoing is not None
                 self._give_up(broker, outgoing, position, "unreachable", now)
+        for _ in range(len(outgoing.waiting)):
+            held = outgoing.drop_oldest()
+            if keep(held[0]):
+                outgoing.hold(held, broker)
+            else:
+                self._lose(broker, 0, held, "unreachable", now)
+        self._send_waiting(broker, outgoing, now)
 
     def succeed(self, before: int, broker: int, since: float, now: float) -> None:
         """Move a restarted destination's unacked events to its successor, for the durable subscriptions in its log.
@@ -204,16 +227,20 @@ class EventStreams:
         """
         outgoing = self.outgoing.pop(before, None)
         self.sending.pop(before, None)
+        self.full.pop(before, None)
         self._filling.pop(before, None)
         self._detoured.pop(before, None)
-        for position, kept in outgoing.kept.items() if outgoing is not None else ():
+        if outgoing is None:
+            return
+        successor = self.outgoing.get(broker) or self._open(broker, now)
+        for position, kept in [*outgoing.kept.items(), *((0, held) for held in outgoing.waiting)]:
             frame, flags, delay_us, published_at, party = kept
             if published_at >= since:
                 self._outputs.append(Acked(before, [(position, kept)]))
-                continue
-            again = (frame, flags | LOGGED, delay_us, published_at, party or (before, position))
-            named = self._named(broker, self._keep_one(broker, again, now), again)
-            self._forwarder.retransmit(self._envelope(again, now), named, now)
+            else:
+                again = (frame, flags | LOGGED, delay_us, published_at, party or (before, position))
+                self._hold(broker, successor, again, now)
+        self._send_waiting(broker, successor, now)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -235,9 +262,10 @@ class EventStreams:
         if now >= self._again_at:
             for home in list(self.sending):
                 outgoing = self.outgoing[home]
-                due = outgoing.due(now, self._path_s(home))
+                due = outgoing.due(now, self._patience_s(home, outgoing))
                 self._retransmit(home, outgoing, due, now)
-            deadlines = [self.outgoing[home].again_at + self._path_s(home) for home in self.sending]
+            sending = [(home, self.outgoing[home]) for home in self.sending]
+            deadlines = [outgoing.again_at + self._patience_s(home, outgoing) for home, outgoing in sending]
             self._again_at = min(deadlines, default=math.inf)
         self.settle(now)
 
@@ -255,6 +283,8 @@ class EventStreams:
             if not self._map.reaches(self.me, home):
                 for position in [position for position, kept in outgoing.kept.items() if is_expired(kept, now)]:
                     self._give_up(home, outgoing, position, "expired", now)
+                while outgoing.waiting and is_expired(outgoing.waiting[0], now):
+                    self._lose(home, 0, outgoing.drop_oldest(), "expired", now)
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick` at the latest, or None."""
@@ -265,22 +295,52 @@ class EventStreams:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _keep_one(self, home: int, kept: Unacked, now: float) -> int:
-        outgoing, settings = self.outgoing.get(home), self.settings
-        if outgoing is None:
-            first = max(1, round(now * 1_000_000))
-            outgoing = self.outgoing[home] = SendStream(first, settings.stream_items_max, settings.stream_bytes_max)
-            self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now)
+    def _open(self, home: int, now: float) -> SendStream:
+        first, settings = max(1, round(now * 1_000_000)), self.settings
+        outgoing = self.outgoing[home] = SendStream(first, settings.stream_items_max, settings.stream_bytes_max)
+        self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now)
+        return outgoing
+
+    def _send(self, envelope: EnvelopeFields, named: list[Destination], now: float) -> None:
+        """Send an event to destinations for the first time."""
+        others = self._detour(Envelope(*envelope), named, now) if self._detoured else named
+        if others:
+            for home, position, _ in self._forwarder.disseminate(self._forwarder.strategy, envelope, others, now):
+                self._give_up(home, self.outgoing[home], position, "forbidden", now)
+
+    def _hold(self, home: int, outgoing: SendStream, kept: Unacked, now: float) -> int:
+        """Let an event wait for the window. Return its number. The oldest are dropped while too many wait."""
+        party = outgoing.hold(kept, home)[4]
+        assert party is not None, "an event that waits has a name"
+        while outgoing.filling > 1 and len(outgoing.waiting) > 1:
+            self._lose(home, 0, outgoing.drop_oldest(), "overlay_full", now)
+        if outgoing.filling >= FULL:
+            self.full[home] = None
+        return party[1]
+
+    def _send_waiting(self, home: int, outgoing: SendStream, now: float) -> None:
+        """Send the events that the window has room for now."""
+        while outgoing.waiting and outgoing.has_room:
+            held = outgoing.drop_oldest()
+            if is_expired(held, now):
+                self._lose(home, 0, held, "expired", now)
+                continue
+            frame, flags, delay_us, published_at, party = held
+            if home in self._filling or not outgoing.waiting:
+                flags |= ACK_NOW
+            kept = (frame, flags, delay_us, published_at, party)
+            position = self._keep_one(home, outgoing, kept, now)
+            self._send(self._envelope(kept, now), [self._named(home, position, kept)], now)
+        if home in self.full and outgoing.filling <= FULL_NO_MORE:
+            del self.full[home]
+
+    def _keep_one(self, home: int, outgoing: SendStream, kept: Unacked, now: float) -> int:
         position = outgoing.add(kept, now)
         if home not in self.sending:
             self.sending[home] = None
             self._again_at = min(self._again_at, outgoing.again_at)
         if position >= outgoing.ask_at or outgoing.kept_bytes >= outgoing.ask_at_bytes:
             self._filling[home] = None
-        while (
-            len(outgoing.kept) > settings.stream_items_max or outgoing.kept_bytes > settings.stream_bytes_max
-        ) and len(outgoing.kept) > 1:  # the event itself stays, of whatever size: it is sent now
-            self._give_up(home, outgoing, next(iter(outgoing.kept)), "overlay_full", now)
         return position
 
     def _arrive(self, arrival: ReceivedEvent, proof: int, now: float) -> None:
@@ -322,7 +382,7 @@ class EventStreams:
         incoming = self.incoming[root]
         report = incoming.report(now)
         if report is not None:
-            ack, tries = StreamAck(root, self.me, *report), max(0, incoming.vain - USUAL_TRIES)
+            ack, tries = StreamAck(root, self.me, *report, incoming.window), max(0, incoming.vain - USUAL_TRIES)
             if ack.missing or tries:
                 self._unicast.send(ack, now, (tries,))
             else:
@@ -388,10 +448,21 @@ class EventStreams:
         kept = outgoing.give_up(position)
         if not outgoing.kept:
             self.sending.pop(home, None)
+        self._lose(home, position, kept, reason, now)
+
+    def _lose(self, home: int, position: int, kept: Unacked, reason: str, now: float) -> None:
+        """Report an event that is given up. One that waited has no position; it is named by its `party`."""
         self.counts[reason] += 1
         frame, _, _, _, party = kept
         destination, first_position = party or (home, position)
         self._outputs.append(Lost(destination, first_position, frame, age_us(kept, now), reason))
+
+    def _patience_s(self, home: int, outgoing: SendStream) -> float:
+        """Return how long an ack may take beyond the retransmission timeout and the time that a destination delays it:
+        the path's delay, or longer because of the queue in the first lane, or as late as acks were before."""
+        neighbour = self._forwarder.neighbour_towards(home)
+        queue_s = 0.0 if neighbour is None else neighbour.lane.drain_s
+        return max(self._path_s(home), outgoing.ack_s - ACK_S, queue_s)
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""

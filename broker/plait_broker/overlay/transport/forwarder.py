@@ -48,6 +48,10 @@ class Forwarder:
         self._outputs = outputs
         self._runs = runs
 
+    def neighbour_towards(self, home: int) -> Neighbour | None:
+        """Return the neighbour that got the last copy of a stream of this broker, if it is one still."""
+        return self._neighbours.get(self.last_hop.get(home, 0))
+
     def retransmit(self, envelope: EnvelopeFields, to: Destination, now: float) -> None:
         """Retransmit an event to one destination, by the shortest path."""
         self.disseminate(self._shortest_paths, envelope, (to,), now)

@@ -40,6 +40,9 @@ ACK_EVENTS: Final = 1024
 """A receiver sends an ack within this time, or after so many events: a root with a thousand destinations gets 5,000
 acks/s. It is a third of `AGAIN_S`, so that a delayed ack causes no retransmission."""
 
+ACK_DECAY: Final = 0.25
+"""Share by which the remembered time of an ack shrinks with each ack that comes sooner."""
+
 ASKED_ACK_S: Final = 0.005
 """An ack that the sender asks for is sent at once, but not within this time after another one."""
 
@@ -57,6 +60,22 @@ may lose frames."""
 
 DETOUR_S: Final = 30.0
 """After a source route worked, the events of a stream take it alone for so long. Then next hops are tried again."""
+
+WINDOW_START_BYTES: Final = 256 << 10
+"""Bytes of one stream that may be on their way before the destination grants another window."""
+
+WINDOW_MIN_BYTES: Final = 64 << 10
+WINDOW_MAX_BYTES: Final = 16 << 20
+WINDOW_S: Final = 1.0
+"""A destination grants what it receives in this time, within these bounds. So the queues on the path hold a second of a
+stream at most, and a stream whose path has a long delay doubles its rate in each round trip."""
+
+RATE_S: Final = 0.1
+"""Least time over which a destination measures the rate of a stream."""
+
+FULL: Final = 0.5
+FULL_NO_MORE: Final = 0.25
+"""Shares of the bound of a stream. From the first on its publishers should wait; below the second they may go on."""
 
 EARLY_MAX: Final = 4096
 """Events that one stream buffers ahead of a hole. Further ones are dropped and come again by retransmission. So after a
@@ -89,9 +108,13 @@ class SendStream:
 
     __slots__ = (
         "_again_s",
+        "_bytes_max",
         "_doubtful",
+        "_items_max",
         "_quarter",
+        "_timed",
         "_tried_at",
+        "ack_s",
         "acked",
         "again_at",
         "ask_at",
@@ -102,17 +125,21 @@ class SendStream:
         "kept",
         "kept_bytes",
         "next",
+        "numbers",
         "opened",
         "resent",
         "resent_up_to",
         "silent_since",
         "tried",
         "tries",
+        "waiting",
+        "waiting_bytes",
+        "window",
     )
 
     def __init__(self, first: int, items_max: int = 1 << 16, bytes_max: int = 64 << 20) -> None:
-        """Positions begin at `first`: above those of a stream to the same broker that was given up before. The window
-        has `items_max` events and `bytes_max` bytes."""
+        """Positions begin at `first`: above those of a stream to the same broker that was given up before. At most
+        `items_max` events and `bytes_max` bytes are on their way or wait."""
         self.first = first
         self.next = first
         self.acked = first - 1
@@ -120,6 +147,18 @@ class SendStream:
         """Whether the destination has acked, and so knows the first position of the stream."""
         self.kept: dict[int, Unacked] = {}
         self.kept_bytes = 0
+        self._items_max, self._bytes_max = items_max, bytes_max
+        self.window = min(WINDOW_START_BYTES, bytes_max)
+        """Bytes that may be unacked, as the destination grants."""
+        self.waiting: deque[Unacked] = deque()
+        """The events that wait for the window. They have no position yet, so any of them can be dropped."""
+        self.waiting_bytes = 0
+        self.numbers = 0
+        """Number of events that have waited: minus this names one until it has a position."""
+        self.ack_s = 0.0
+        """The time from a position to its ack, lately."""
+        self._timed: tuple[int, float] | None = None
+        """The position that is timed now, and since when."""
         self.again_at = 0.0
         self.silent_since = 0.0
         self.resent = 0
@@ -137,16 +176,18 @@ class SendStream:
         self._again_s = AGAIN_S
         self._doubtful = first
         """Unacked events below this position were in flight when a link failed."""
-        self._quarter = (max(1, items_max // 4), bytes_max // 4)
+        self._quarter = max(1, items_max // 4)
         self.ask_at = 0
         self.ask_at_bytes = 0
         """The next position, and the unacked bytes, from which on an event asks for an ack."""
         self.ask_later()
 
     def add(self, kept: Unacked, now: float) -> int:
-        """Append an event. Return its position."""
+        """Append an event that is sent now. Return its position."""
         position = self.next
         self.next += 1
+        if self._timed is None:
+            self._timed = (position, now)
         if not self.kept:
             self.silent_since = now
             self._restart_timer(now)
@@ -154,13 +195,41 @@ class SendStream:
         self.kept_bytes += len(kept[0].block)
         return position
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the window lets another event be sent."""
+        return self.kept_bytes < self.window and len(self.kept) < self._items_max
+
+    @property
+    def filling(self) -> float:
+        """What is on its way or waits, as a share of the bound."""
+        items, size = len(self.kept) + len(self.waiting), self.kept_bytes + self.waiting_bytes
+        return max(items / self._items_max, size / self._bytes_max)
+
+    def hold(self, kept: Unacked, home: int) -> Unacked:
+        """Append an event that waits for the window. Return it with the destination `home` and a number that name it
+        until its position does."""
+        self.numbers += 1
+        held = (*kept[:4], kept[4] or (home, -self.numbers))
+        self.waiting.append(held)
+        self.waiting_bytes += len(kept[0].block)
+        return held
+
+    def drop_oldest(self) -> Unacked:
+        """Remove the event that has waited longest."""
+        held = self.waiting.popleft()
+        self.waiting_bytes -= len(held[0].block)
+        return held
+
     def ask_later(self) -> None:
         """Ask for the next ack when another quarter of the window is added: an ack or a question has just been sent."""
-        items, size = self._quarter
-        self.ask_at, self.ask_at_bytes = self.next + items, self.kept_bytes + size
+        self.ask_at, self.ask_at_bytes = self.next + self._quarter, self.kept_bytes + self.window // 4
 
-    def receive_ack(self, up_to: int, now: float) -> list[tuple[int, Unacked]]:
-        """Take a cumulative ack up to a position. Return the events that it acks for the first time."""
+    def receive_ack(self, up_to: int, now: float, window: int = 0) -> list[tuple[int, Unacked]]:
+        """Take a cumulative ack up to a position, and the window that it grants. Return the events that it acks for the
+        first time."""
+        if window:
+            self.window = min(max(window, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES, self._bytes_max)
         if not self.acked < up_to < self.next:
             return []
         news = []
@@ -171,6 +240,9 @@ class SendStream:
                 size += len(kept[0].block)
                 news.append((position, kept))
         self.kept_bytes -= size
+        if self._timed is not None and self._timed[0] <= up_to:
+            self.ack_s = max(now - self._timed[1], self.ack_s * (1 - ACK_DECAY))
+            self._timed = None
         self.acked = up_to
         self.opened = True
         self.ask_later()
@@ -213,6 +285,7 @@ class SendStream:
         self._again_s = min(2 * self._again_s, AGAIN_MAX_S)
         self._restart_timer(now)
         self.resent += 1
+        self._timed = None  # its ack may be that of the retransmission
         if not self.tries:
             self.resent_up_to = self.next - 1
         self.tries += 1
@@ -231,6 +304,7 @@ class SendStream:
         doubtful = [position for position, kept in oldest if position < self._doubtful and kept[3] >= since]
         if doubtful:
             self.resent += 1
+            self._timed = None
             self._doubtful = doubtful[0]
             if doubtful[0] == next(iter(self.kept)):  # else older ones are doubtful still
                 self._restart_timer(now)
@@ -271,10 +345,12 @@ class ReceiveStream:
 
     __slots__ = (
         "_asked",
+        "_bytes",
         "_early",
         "_early_bytes",
         "_last_ack",
         "_open",
+        "_rate_since",
         "_reported_at",
         "_since_ack",
         "_soon_until",
@@ -285,11 +361,17 @@ class ReceiveStream:
         "repeats",
         "up_to",
         "vain",
+        "window",
     )
 
     def __init__(self) -> None:
         self.vain = 0
         """Acks in a row without progress."""
+        self.window = 0
+        """Bytes that the sender may have on their way; 0 while that is not known."""
+        self._bytes = 0
+        self._rate_since = 0.0
+        """Bytes that have arrived since a time, for the rate."""
         self.expected: int | None = None
         """The next position in order; None until a StreamSkip names where the stream begins."""
         self.up_to = 0
@@ -314,6 +396,7 @@ class ReceiveStream:
     def receive(self, arrival: ReceivedEvent, now: float) -> list[ReceivedEvent]:
         """Take an event. Return the events that are in order now."""
         expected = self.expected
+        self._bytes += len(arrival.frame.block)
         if arrival.position == expected and not self._early:
             self.expected = expected + 1
             self._open.append(expected)
@@ -380,7 +463,17 @@ class ReceiveStream:
         self.ack_at = None
         self.vain = self.vain + 1 if self.up_to == self._last_ack else 0
         self._last_ack, self._since_ack, self._reported_at = self.up_to, 0, now
+        self._measure(now)
         return self.up_to, missing
+
+    def _measure(self, now: float) -> None:
+        """Grant the window that the rate of the stream needs. One without traffic keeps its window."""
+        elapsed_s = now - self._rate_since
+        if elapsed_s >= RATE_S:
+            if elapsed_s < 2 * ACK_S:
+                granted = self._bytes * WINDOW_S / elapsed_s
+                self.window = min(max(round(granted), WINDOW_MIN_BYTES, self.window // 2), WINDOW_MAX_BYTES)
+            self._bytes, self._rate_since = 0, now
 
     def next_deadline(self) -> float | None:
         """Return when an ack is due, or None."""

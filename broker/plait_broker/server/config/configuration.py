@@ -21,6 +21,8 @@
     retransmit = true                               # send unacknowledged events again
     capacity = 125_000_000                          # bytes/s of each link; flooded, no path depends on it
     segments = ["rack-7"]                           # network segments of this broker; flooded likewise
+    when_full = "drop"                              # or "block": when too many events wait for another broker, drop
+                                                    # the oldest of them, or let their publishers wait
     forget = ["east-2"]                             # brokers that will not return: nothing is kept for them
     name = "plait"                                  # these three for discovery
     group = "239.255.46.80:4680"

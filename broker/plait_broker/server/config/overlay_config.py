@@ -10,7 +10,7 @@ from typing import Final
 from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX, SEGMENTS_MAX
 
 from ...overlay.dissemination.registry import STRATEGIES
-from ...settings import LinkSettings
+from ...settings import BLOCK, DROP, LinkSettings
 from ..endpoints import Endpoint
 from .config_reader import ConfigSection
 
@@ -72,6 +72,7 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
             retransmit=section.flag("retransmit") is not False,
             capacity=section.whole("capacity", 1, CAPACITY_MAX) or 0,
             segments=_names(section, "segments", SEGMENTS_MAX, "segments"),
+            when_full=section.text("when_full") or base.links.when_full,
             forget=_names(section, "forget", NEIGHBOURS_MAX, "brokers"),
         ),
         section.text("name") or base.name,
@@ -88,6 +89,8 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
             "links_max", "is above degree", hint="otherwise links would be made and closed again and again"
         )
     _check_strategy(section, found.links)
+    if found.links.when_full not in (DROP, BLOCK):
+        raise section.error("when_full", f"is {DROP} or {BLOCK}")
     if found.advertise is not None and not found.advertise.port:
         raise section.error("advertise", "has a port", hint="HOST:PORT where other brokers can connect to this one")
     return found

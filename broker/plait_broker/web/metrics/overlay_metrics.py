@@ -28,7 +28,8 @@ INCIDENTS: Final = {
     "control_lost": "a message for one other broker had no route",
     "expired": "a copy passed its event's lifetime on the way",
     "forged": "a message failed its MAC or its signature",
-    "relay_buffer_full": "too many copies waited for a link, and one was dropped; it is retransmitted",
+    "false_echoes": "a neighbour acknowledged events that were not sent to it",
+    "lane_full": "too many copies waited for a link, and one was dropped; it is retransmitted",
     "links_dead": "a link was closed because nothing was received on it",
     "loops": "a message came back to its source, and was dropped",
     "no_way": "a copy had no next hop; it is retransmitted when there is one",
@@ -64,9 +65,11 @@ def overlay_metrics(broker: BrokerView, now: float) -> Iterator[Metric]:
     yield gauge("plait_brokers_reachable", "Reachable brokers, including this one.", len(distances))
     yield counter("plait_route_changes", "Changes of the next hop to a broker.", overlay.routes.changes)
     yield gauge("plait_stream_events", "Events kept until their destinations acknowledge them.",
-                sum(len(stream.kept) for stream in streams))  # fmt: skip
+                sum(len(stream.kept) + len(stream.waiting) for stream in streams))  # fmt: skip
     yield gauge("plait_stream_bytes", "Size of the events kept until their destinations acknowledge them.",
-                sum(stream.kept_bytes for stream in streams))  # fmt: skip
+                sum(stream.kept_bytes + stream.waiting_bytes for stream in streams))  # fmt: skip
+    yield gauge("plait_stream_waiting_events", "Events that wait until the window of their stream has room.",
+                sum(len(stream.waiting) for stream in streams))  # fmt: skip
     yield counters("plait_overlay_incidents", "Unusual occurrences between brokers.", "incident", INCIDENTS,
                    {incident: counts[incident] for incident in INCIDENTS})  # fmt: skip
     yield from _links(broker, now)

@@ -78,8 +78,9 @@ _END_TO_END_NUMBERS: Final = Struct(">BHQQH")
 _SOURCE_ROUTED_NUMBERS: Final = Struct(">BHQ")
 _INTEREST_PART: Final = Struct(">QQ")
 """The part of an interest update for one destination: the version and the fingerprint. More may follow."""
-_ACK_PART: Final = Struct(">Q")
-"""The part of a stream's ack for one destination: the position. The body is empty when no event is missing."""
+_ACK_PART: Final = Struct(">QQ")
+"""The part of a stream's ack for one destination: the position and the window. The body is empty when no event is
+missing."""
 
 
 @control(SIGNED)
@@ -204,7 +205,7 @@ def envelop_acks(acks: Sequence[StreamAck]) -> EndToEnd:
     missing events."""
     assert len(acks) == 1 or not any(ack.missing for ack in acks), "all get the same body"
     body = encode_body(acks[0]) if acks[0].missing else b""
-    parts = tuple([_ACK_PART.pack(ack.up_to) for ack in acks])
+    parts = tuple([_ACK_PART.pack(ack.up_to, ack.window) for ack in acks])
     return EndToEnd(_STREAM_ACK, acks[0].source, tuple([ack.to for ack in acks]), body, parts)
 
 
@@ -230,11 +231,11 @@ def _read_ack(envelope: EndToEnd, at: int) -> StreamAck:
     part = envelope.parts[at] if envelope.parts else b""
     if len(part) < _ACK_PART.size:
         raise FrameError(FrameFault.FIELD, "an ack without a position for its destination")
-    (up_to,) = _ACK_PART.unpack_from(part)
+    up_to, window = _ACK_PART.unpack_from(part)
     to, source = envelope.to[at], envelope.source
     if not envelope.body:
-        return StreamAck(to, source, up_to)
-    given = {"to": to, "source": source, "up_to": up_to}
+        return StreamAck(to, source, up_to, (), window)
+    given = {"to": to, "source": source, "up_to": up_to, "window": window}
     return cast(StreamAck, decode_body(BODY_SCHEMAS[_STREAM_ACK], envelope.body, given))
 
 

@@ -2,8 +2,8 @@
 
 LinkState, Advertisement and DurableInterest are documents. Each floods to all brokers in a `Signed` frame.
 InterestUpdate, InterestAck, StreamAck, StreamSkip and DeliveryOutcome are messages. Each goes hop by hop, along the
-cheapest paths, in an `EndToEnd` frame (`envelope_frames.py`). DatabaseSummary, Announcement and ClockStamp are frames
-of their own.
+cheapest paths, in an `EndToEnd` frame (`envelope_frames.py`). DatabaseSummary, Announcement, ClockStamp and StampEcho
+are frames of their own.
 """
 
 from __future__ import annotations
@@ -170,6 +170,8 @@ class StreamAck(Body):
     source: EnvelopeU64
     up_to: EnvelopeU64
     missing: Annotated[tuple[U64, ...], AtMost(MISSING_MAX)] = ()
+    window: EnvelopeU64 = 0
+    """Bytes of events beyond `up_to` that may be on their way; 0 leaves it as it was."""
 
 
 @body(0x46)
@@ -239,3 +241,15 @@ class ClockStamp(ControlFrame):
     long each write was held up."""
 
     at_us: U64
+    waits: bool = False
+    """Whether events wait for room in the sender's lane. The receiver then echoes whenever events arrive."""
+
+
+@control(0x4C)
+@dataclass(frozen=True, slots=True)
+class StampEcho(ControlFrame):
+    """All events before this ClockStamp have arrived, and so many after it. So their writer knows how long they were on
+    their way, and how many still are."""
+
+    at_us: U64
+    since: U64

@@ -294,6 +294,14 @@ class Brokers(ControlFrame):
         return "" if len(self.ids) == len(self.names) else "a name for each"
 
 
+@control(0x2F)
+@dataclass(frozen=True, slots=True)
+class HoldPublishes(ControlFrame):
+    """Asks a client to send no more events for now, since they wait for other brokers, or to go on."""
+
+    held: bool
+
+
 @control(0x2D)
 @dataclass(frozen=True, slots=True)
 class ClientReport(ControlFrame):

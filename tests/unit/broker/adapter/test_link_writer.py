@@ -8,7 +8,8 @@ from copies import copy, publish, run_of
 from plait_broker.adapter.link_writer import LinkWriter
 from plait_broker.clients.connection import BURST_BYTES_MAX, CONTROL_BYTES_MAX
 from plait_broker.overlay.outputs import CopyDropped, RelayFrame, SendFrame
-from plait_broker.overlay.transport import relay_buffer
+from plait_broker.overlay.transport import lane_queue
+from plait_broker.overlay.transport.lane_window import START_BYTES
 from plait_core.wire import Forward, Ping
 from plait_core.wire.frame_types.envelope_frames import envelop_message
 from plait_core.wire.frame_types.overlay_frames import StreamAck
@@ -66,8 +67,22 @@ def test_a_copy_is_written_at_once_while_the_link_takes_data(link: FullLink) -> 
     link.writer.forward(run_of(link.number, copy(5, delay_us=70), at=link.now), link.now)
     (sent,) = link.sent()
     assert (sent.sequence, sent.delay_us, sent.path) == (5, 70, (1,))
-    assert not link.connection.relay_buffer.copies
+    assert not link.connection.lane.queue
     assert link.near.counters.forwarded == 1
+
+
+def test_copies_beyond_the_window_wait_for_an_echo(link: FullLink) -> None:
+    payload = bytes(START_BYTES // 4)
+    plain = [copy(sequence, payload=payload) for sequence in range(1, 11)]
+    copies = [(frame, 0, 0, 0, (link.near.id,), to) for frame, _, _, _, _, to in plain]
+    link.writer.forward(run_of(link.number, *copies, at=link.now), link.now)
+    first = [sent.sequence for sent in link.sent()]
+    assert first in ([1, 2, 3], [1, 2, 3, 4])
+    link.writer.send(SendFrame(link.number, Ping(5)), link.now)
+    link.world.run(1.0)
+    assert [sent.sequence for sent in link.sent()] == list(range(1, 11))[len(first) :]
+    assert not link.connection.lane.queue
+    assert not link.connection.lane.in_flight
 
 
 def test_the_copies_of_a_run_that_a_burst_has_no_room_for_wait_in_order(link: FullLink) -> None:
@@ -75,8 +90,7 @@ def test_the_copies_of_a_run_that_a_burst_has_no_room_for_wait_in_order(link: Fu
     link.writer.forward(run_of(link.number, *copies, at=link.now), link.now)
     first = len(link.sent())
     assert 0 < first < 10
-    waiting = [waits[0].sequence for waits, _ in link.connection.relay_buffer.copies]
-    assert waiting == list(range(first + 1, 11))
+    assert len(link.connection.lane.queue) == 10 - first
     assert link.near.counters.forwarded == 10
 
 
@@ -85,10 +99,10 @@ def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(l
     link.writer.forward(run_of(link.number, copy(1, delay_us=70), at=link.now), link.now)
     link.writer.forward(run_of(link.number, copy(2), at=link.now + 0.5), link.now + 0.5)
     assert link.sent() == []
-    assert len(link.connection.relay_buffer.copies) == 2
+    assert len(link.connection.lane.queue) == 2
     link.unblock(1.0)
     assert [(sent.sequence, sent.delay_us) for sent in link.sent()] == [(1, 1_000_070), (2, 500_000)]
-    assert not link.connection.relay_buffer.copies
+    assert not link.connection.lane.queue
 
 
 def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:
@@ -96,12 +110,11 @@ def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:
     link.writer.forward(run_of(link.number, copy(1), at=link.now), link.now)
     link.connection.set_writable(True)
     link.writer.forward(run_of(link.number, copy(2), at=link.now), link.now)
-    assert link.sent() == [], "it waits although the link takes data again"
-    link.writer.write_waiting(link.connection, link.now)
     assert [sent.sequence for sent in link.sent()] == [1, 2]
 
 
 def test_waiting_copies_are_written_burst_by_burst(link: FullLink) -> None:
+    link.connection.lane.window.size = 1 << 30
     payload = bytes(BURST_BYTES_MAX // 4)
     for sequence in range(1, 11):
         link.writer.forward(run_of(link.number, copy(sequence, payload=payload), at=link.now), link.now)
@@ -115,12 +128,12 @@ def test_waiting_copies_are_written_burst_by_burst(link: FullLink) -> None:
     assert sequences == list(range(1, 11))
 
 
-def test_a_copy_beyond_the_relay_buffer_is_dropped_and_counted(link: FullLink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_buffer, "RELAY_BYTES_MAX", 0)
+def test_a_copy_beyond_the_queue_is_dropped_and_counted(link: FullLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_queue, "QUEUE_BYTES_MAX", 0)
     link.block()
     for sequence in (1, 2):
         link.writer.forward(run_of(link.number, copy(sequence), at=link.now), link.now)
-    assert link.overlay.counts["relay_buffer_full"] == 1
+    assert link.overlay.counts["lane_full"] == 1
     link.unblock()
     assert [sent.sequence for sent in link.sent()] == [1]
 

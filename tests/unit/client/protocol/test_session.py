@@ -69,6 +69,7 @@ from plait_core.wire.frame_types.session_frames import (
     Advertise,
     Done,
     Failed,
+    HoldPublishes,
     Matching,
     Notice,
     NoticeKind,
@@ -443,6 +444,42 @@ def test_sequence_numbers_count_from_one_and_survive_errors() -> None:
         story.publish(**{f"a{n}": "x" * 16_000 for n in range(5)})
     assert story.publish() == 3
     assert [frame.sequence for frame in story.turn()] == [1, 2, 3]
+
+
+def test_a_broker_can_hold_publishes_and_nothing_else() -> None:
+    story = Story().open()
+    story.send(HoldPublishes(True))
+    story.publish(x=1)
+    story.publish(x=2)
+    story.turn()
+    assert story.received(Publish) == []
+    assert not story.session.has_output
+    assert story.session.take_single() is None
+    story.subscribe("y > 1")
+    story.turn()
+    assert story.received(Subscribe), "control frames go on"
+    story.send(HoldPublishes(False))
+    assert [frame.sequence for frame in story.received(Publish)] == [1, 2]
+
+
+def test_another_connection_holds_nothing() -> None:
+    story = Story().open()
+    story.send(HoldPublishes(True))
+    story.publish(x=1)
+    story.turn()
+    story.lose()
+    story.again()
+    story.turn()
+    assert [frame.sequence for frame in story.received(Publish)] == [1]
+
+
+def test_held_publishes_leave_with_a_close() -> None:
+    story = Story().open()
+    story.send(HoldPublishes(True))
+    story.publish(x=1)
+    story.session.close(story.now)
+    story.turn()
+    assert story.received(Publish)
 
 
 def test_publishes_wait_for_a_connection_in_order() -> None:

@@ -70,7 +70,7 @@ MESSAGES: Final = {
         (BOB.id, 9), ALICE.id, (1, 2), (3, 4), True, (5, 6), ("x > 1", "y < 2"), (7,), True, (b"", b"key"), (0, 50)
     ),
     "InterestAck": InterestAck(BOB.id, ALICE.id, 1, 2, 3),
-    "StreamAck": StreamAck(BOB.id, ALICE.id, 7, (9, 11)),
+    "StreamAck": StreamAck(BOB.id, ALICE.id, 7, (9, 11), 65_536),
     "StreamSkip": StreamSkip(BOB.id, ALICE.id, 7),
     "DeliveryOutcome": DeliveryOutcome(BOB.id, ALICE.id, 7, 3, "late"),
     "TraceStep": TraceStep(BOB.id, ALICE.id, 1, 2, "delivered", 3, 4, 5, 6, 7, (8,), "why"),

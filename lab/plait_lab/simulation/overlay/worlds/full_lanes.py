@@ -47,7 +47,7 @@ LOAD_S: Final = 60.0
 DRAIN_S: Final = 60.0
 """Longest time after it until the rest has arrived: an offer of 1.6 times the capacity leaves 36 s of work."""
 
-PAYLOAD_BYTES: Final = 2_000
+PAYLOAD_BYTES: Final = 1_000
 
 SUBSCRIBE_EVERY_S: Final = 5.0
 """Time between two subscriptions whose interest crosses the full lane."""

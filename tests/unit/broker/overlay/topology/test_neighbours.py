@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from plait_broker.overlay.topology.neighbours import DISPUTED_S, PINGS_MAX, Neighbour
+from plait_broker.overlay.topology.neighbours import DISPUTED_S, PINGS_MAX, PROGRESS_TIMES, Neighbour
 
 BEAT_S, DETECT_S = 0.5, 3.0
 
@@ -84,6 +84,29 @@ def test_one_direction_that_loses_everything_is_as_dead_as_both() -> None:
         neighbour.ping(100 + beat, lost_at + beat * BEAT_S)
         neighbour.received_at = lost_at + beat * BEAT_S + 0.1
     assert neighbour.dies_at(DETECT_S) == lost_at + DETECT_S
+
+
+def moves_until(neighbour: Neighbour, until: float) -> None:
+    """Have events arrive at the neighbour once a second, and frames from it, but no answer to a ping."""
+    lane = neighbour.lane
+    for second in range(int(until) + 1):
+        lane.wrote(100, 1, float(second))
+        assert lane.echoed(lane.stamp(float(second))[0], 0, float(second))
+        neighbour.received_at = float(second)
+
+
+def test_a_link_whose_events_move_is_alive_although_a_ping_waits() -> None:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    neighbour.ping(1, 0.0)
+    moves_until(neighbour, 5.0)
+    assert neighbour.dies_at(DETECT_S) == 5.0 + DETECT_S
+
+
+def test_a_ping_that_never_moves_ends_a_link_whose_events_do() -> None:
+    neighbour = Neighbour(2, "b", 0, 0.0)
+    neighbour.ping(1, 0.0)
+    moves_until(neighbour, 30.0)
+    assert neighbour.dies_at(DETECT_S) == PROGRESS_TIMES * DETECT_S
 
 
 def test_an_answer_answers_all_pings_before_it() -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from copies import copies_in
+from copies import publish as published
 from one_overlay import OneOverlay
 
 from plait_broker.overlay import OverlaySettings
-from plait_broker.overlay.outputs import Lost
+from plait_broker.overlay.outputs import Acked, Lost
 from plait_broker.overlay.transport.event_copy import CopyRun
-from plait_broker.overlay.transport.reliable_stream import ACK_S, ReceivedEvent
+from plait_broker.overlay.transport.reliable_stream import (
+    ACK_S,
+    WINDOW_MAX_BYTES,
+    WINDOW_MIN_BYTES,
+    WINDOW_START_BYTES,
+    ReceivedEvent,
+)
 from plait_core.wire import Confirm, Forward, Publish
 from plait_core.wire.event_block import encode_plain_block
 from plait_core.wire.frame_types.envelope_frames import envelop_message
@@ -24,7 +32,7 @@ def event(sequence: int, payload: bytes) -> Publish:
     return Publish(Confirm.NONE, block)
 
 
-def test_an_event_that_exceeds_the_bound_alone_is_kept_until_the_next_one() -> None:
+def test_an_event_that_exceeds_the_bound_alone_is_sent_and_the_newest_waits() -> None:
     one = OneOverlay(ME, OverlaySettings(name="b1", stream_bytes_max=BYTES_MAX))
     one.link_up(NEAR)
     ((_, first, _),) = one.overlay.publish(event(1, bytes(5 * BYTES_MAX)), [NEAR], 0, 0, 0.0)
@@ -32,9 +40,75 @@ def test_an_event_that_exceeds_the_bound_alone_is_kept_until_the_next_one() -> N
     assert list(stream.kept) == [first]
     assert NEAR in one.overlay.event_streams.sending
     assert one.of(Lost) == []
-    ((_, second, _),) = one.overlay.publish(event(2, b""), [NEAR], 0, 0, 0.0)
-    assert list(stream.kept) == [second]
-    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(first, "overlay_full")]
+    for sequence in (2, 3):
+        assert [position for _, position, _ in one.overlay.publish(event(sequence, b""), [NEAR], 0, 0, 0.0)] == [
+            1 - sequence
+        ]
+    assert list(stream.kept) == [first]
+    assert [held[0].sequence for held in stream.waiting] == [3]
+    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(-1, "overlay_full")]
+
+
+def full_stream(*, lifetime_us: int = 0) -> tuple[OneOverlay, list[int]]:
+    """Publish two events that fill the window of a stream and two that wait. Return the positions that were told."""
+    one = OneOverlay(ME)
+    one.link_up(NEAR)
+    told = []
+    for sequence in range(1, 5):
+        payload = bytes(WINDOW_START_BYTES // 2)
+        frame = published(sequence, payload=payload, lifetime_us=lifetime_us if sequence == 3 else 0)
+        told += [position for _, position, _ in one.overlay.publish(frame, [NEAR], 0, 0, 0.0)]
+    return one, told
+
+
+def sent_to(one: OneOverlay) -> list[tuple[int, int]]:
+    """Return the positions and sequence numbers of all copies that were sent."""
+    return [(copy.destinations[0][1], copy.frame.sequence) for copy in copies_in(one.of(CopyRun))]
+
+
+def test_events_wait_for_the_window_and_get_their_positions_when_they_are_sent() -> None:
+    one, told = full_stream()
+    first = told[0]
+    assert told == [first, first + 1, -1, -2]
+    assert sent_to(one) == [(first, 1), (first + 1, 2)]
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, first)))
+    assert sent_to(one)[2:] == [(first + 2, 3)]
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, first + 2)))
+    assert sent_to(one)[3:] == [(first + 3, 4)]
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, first + 3)))
+    acked = [party or (NEAR, position) for ack in one.of(Acked) for position, (*_, party) in ack.events]
+    assert acked == [(NEAR, position) for position in told], "they keep the names that were told"
+    assert NEAR not in one.overlay.event_streams.sending
+
+
+def test_a_larger_window_lets_waiting_events_go() -> None:
+    one, told = full_stream()
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, told[0] - 1, (), 2 * WINDOW_START_BYTES)))
+    assert [sequence for _, sequence in sent_to(one)] == [1, 2, 3, 4]
+
+
+def test_a_window_has_bounds_whatever_is_granted() -> None:
+    one, told = full_stream()
+    stream = one.overlay.event_streams.outgoing[NEAR]
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, told[0] - 1, (), 1)))
+    assert stream.window == WINDOW_MIN_BYTES
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, told[0] - 1, (), 2**63)))
+    assert stream.window == WINDOW_MAX_BYTES
+
+
+def test_an_event_whose_lifetime_ends_while_it_waits_leaves_no_hole() -> None:
+    one, told = full_stream(lifetime_us=1_000_000)
+    one.tick(2.0)
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, told[1])))
+    assert sent_to(one)[-1] == (told[1] + 1, 4)
+    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(-1, "expired")]
+
+
+def test_events_that_wait_are_given_up_with_their_destination() -> None:
+    one, told = full_stream()
+    one.overlay.event_streams.gone(NEAR, 1.0)
+    one.tick(1.0)
+    assert [lost.position for lost in one.of(Lost)] == told
 
 
 def receive_event(one: OneOverlay, root: int, position: int, flags: int = 0) -> None:

@@ -1,0 +1,134 @@
+"""A lane: one direction of a link, with its own queue, and a window for what is on its way.
+
+Control frames do not pass through the lane: they are written at once. Copies of events are written while the window has
+room, and wait in the queue otherwise. The writer stamps what it writes (`ClockStamp`), and says whether it waits for
+room. The neighbour echoes the last stamp with the number of events that have arrived since it (`StampEcho`): each stamp
+once, and while the writer waits, whenever events arrive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import Final
+
+from .lane_queue import LaneQueue
+from .lane_window import LaneWindow
+
+STAMPS_MAX: Final = 4096
+"""Remembered stamps, the latest: a neighbour echoes the last that it has."""
+
+WRITE_S: Final = 0.001
+"""Writes within this time count as one, so that many small ones are cheap to remember."""
+
+
+class Write:
+    """Copies that were written together."""
+
+    __slots__ = ("at", "bytes", "copies")
+
+    def __init__(self, at: float, copies: int, bytes: int) -> None:
+        self.at = at
+        self.copies = copies
+        self.bytes = bytes
+
+
+class Lane:
+    """The direction of one link to the neighbour."""
+
+    __slots__ = (
+        "_confirmed", "_copy_bytes", "_last_us", "_sent", "_stamps", "_told", "_writes",
+        "in_flight", "progress_at", "queue", "window",
+    )  # fmt: skip
+
+    def __init__(self, now: float) -> None:
+        self.queue = LaneQueue()
+        self.window = LaneWindow(now)
+        self.in_flight = 0
+        """Bytes of copies that were written, and of which the neighbour has not said that they have arrived."""
+        self.progress_at = -inf
+        """When the neighbour last said that copies have arrived."""
+        self._sent = self._confirmed = 0
+        """Copies that were written, and those that have arrived."""
+        self._writes: deque[Write] = deque()
+        """Those on their way."""
+        self._copy_bytes = 0
+        """Size of the copies that were written last."""
+        self._stamps: deque[tuple[int, int]] = deque(maxlen=STAMPS_MAX)
+        """Each stamp with the number of copies that were written before it."""
+        self._last_us = 0
+        self._told = False
+        """Whether the last stamp said that this lane waits."""
+
+    @property
+    def room(self) -> int:
+        """Bytes of copies that may be written now. The last copy may exceed them, so they leave room for it. One copy
+        may always be on its way."""
+        in_flight, limit = self.in_flight, self.window.limit
+        return max(0, limit - in_flight - self._copy_bytes) if in_flight else limit
+
+    @property
+    def drain_s(self) -> float:
+        """The time that the lane needs for what waits and what is on its way, at its present capacity."""
+        capacity = self.window.capacity
+        return (self.queue.bytes + self.in_flight) / capacity if capacity and self.queue.items else 0.0
+
+    @property
+    def stamp_due(self) -> bool:
+        """Whether the neighbour must learn that this lane waits: it echoes nothing else than stamps before."""
+        return not self._told and self.in_flight > 0 and not self.room
+
+    def stamp(self, now: float) -> tuple[int, bool]:
+        """Return the stamp of what is written now, and whether the lane waits."""
+        self._last_us = at_us = max(self._last_us + 1, round(now * 1_000_000))
+        self._stamps.append((at_us, self._sent))
+        self._told = bool(self.queue) or not self.room
+        return at_us, self._told
+
+    def wrote(self, size: int, copies: int, now: float) -> None:
+        """Note that copies were written."""
+        writes = self._writes
+        self._sent += copies
+        self.in_flight += size
+        self._copy_bytes = size // copies
+        if writes and now - writes[-1].at < WRITE_S:
+            writes[-1].copies += copies
+            writes[-1].bytes += size
+        else:
+            writes.append(Write(now, copies, size))
+
+    def echoed(self, at_us: int, since: int, now: float) -> bool:
+        """Take the echo of a stamp, and how many copies have arrived `since`. Return False if it acknowledges what was
+        not sent: it confirms no more than was."""
+        stamps = self._stamps
+        if at_us > self._last_us:
+            return False
+        while stamps and stamps[0][0] < at_us:
+            stamps.popleft()
+        if not stamps or stamps[0][0] != at_us:
+            return not since
+        arrived = stamps[0][1] + since
+        news = min(arrived, self._sent) - self._confirmed
+        if news > 0:
+            self._confirmed += news
+            self.progress_at = now
+            written_at = self._take(news)
+            self.window.sample(written_at, now, news * self._copy_bytes)
+        return arrived <= self._sent
+
+    def _take(self, copies: int) -> float:
+        """Note that so many copies have arrived. Return when the last of them was written."""
+        writes = self._writes
+        while True:
+            first = writes[0]
+            if first.copies > copies:
+                size = first.bytes * copies // first.copies
+                first.copies -= copies
+                first.bytes -= size
+                self.in_flight -= size
+                return first.at
+            copies -= first.copies
+            self.in_flight -= first.bytes
+            writes.popleft()
+            if not copies:
+                return first.at

@@ -1,0 +1,121 @@
+"""The queue of a lane: streams keep their order, priorities decide between them, and the bytes are bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from copies import PUBLISHER
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plait_broker.overlay.transport import lane_queue
+from plait_broker.overlay.transport.event_copy import EventCopy
+from plait_broker.overlay.transport.lane_queue import LaneQueue, bytes_of
+from plait_core import Event
+from plait_core.wire import Confirm, Forward, Publish, encode_block
+
+
+def copy(
+    sequence: int = 1, *, to: Sequence[int] = (9,), root: int = 1, priority: int = 0, payload: bytes = b""
+) -> EventCopy:
+    """Return a copy that waits for a link."""
+    event = Event({"x": 1}, payload, publisher=PUBLISHER, sequence=sequence, priority=priority)
+    frame = Publish(Confirm.NONE, encode_block(event))
+    return frame, 0, 0, 0, (root,), [(broker, sequence, 0) for broker in to]
+
+
+def queue_of(*copies: EventCopy) -> LaneQueue:
+    """Return a queue with these copies."""
+    queue = LaneQueue()
+    for each in copies:
+        assert queue.add(each, 0.0)
+    return queue
+
+
+def drain(queue: LaneQueue) -> list[int]:
+    """Take all copies. Return their sequence numbers."""
+    taken = []
+    while queue:
+        taken.append(queue.take(0.0)[0][0].sequence)
+    assert (queue.items, queue.bytes, queue.oldest_at()) == (0, 0, None)
+    return taken
+
+
+def test_the_copies_of_a_stream_leave_in_order() -> None:
+    queue = queue_of(*(copy(sequence, priority=sequence % 3) for sequence in range(1, 6)))
+    assert len(queue) == 5
+    assert drain(queue) == [1, 2, 3, 4, 5], "priorities change nothing within a stream"
+
+
+def test_priorities_decide_between_streams() -> None:
+    queue = queue_of(copy(1, to=[7]), copy(2, to=[8], priority=5), copy(3, to=[9], priority=1))
+    assert drain(queue) == [2, 3, 1]
+
+
+def test_streams_of_one_priority_take_turns() -> None:
+    queue = queue_of(*(copy(number, to=[7]) for number in (1, 2, 3)), *(copy(number, to=[8]) for number in (4, 5)))
+    assert drain(queue) == [1, 4, 2, 5, 3]
+
+
+def test_roots_are_streams_of_their_own() -> None:
+    queue = queue_of(copy(1, root=1), copy(2, root=1), copy(3, root=2))
+    assert drain(queue) == [1, 3, 2]
+
+
+def test_a_copy_for_several_streams_keeps_the_order_of_all_of_them() -> None:
+    queue = queue_of(copy(1, to=[7]), copy(2, to=[8]), copy(3, to=[7, 8], priority=9), copy(4, to=[8], priority=9))
+    assert drain(queue) == [1, 2, 3, 4]
+
+
+def test_a_copy_says_how_long_it_has_waited() -> None:
+    queue = LaneQueue()
+    frame, tree, _, flags, path, destinations = copy()
+    queue.add((frame, tree, 70, flags, path, destinations), 1.0)
+    assert queue.oldest_at() == 1.0
+    (_, _, delay_us, _, _, _), waited_us = queue.take(1.5)
+    assert (delay_us, waited_us) == (500_070, 500_000)
+
+
+def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_queue, "QUEUE_BYTES_MAX", 3 * bytes_of(copy()))
+    queue = LaneQueue()
+    added = [queue.add(copy(sequence), 0.0) for sequence in range(1, 8)]
+    assert added == [True] * 4 + [False] * 3, "it exceeds the bound by one copy at most"
+    queue.take(0.0)
+    assert queue.add(copy(8), 0.0), "a copy that leaves makes room"
+
+
+def test_the_destinations_of_a_copy_and_of_its_frame_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    event, tree, delay_us, flags, path, destinations = copy()
+    monkeypatch.setattr(lane_queue, "QUEUE_BYTES_MAX", 2 * bytes_of(copy()))
+    many = tuple((broker, 1, 0) for broker in range(2, 1026))
+    frame = Forward(0, 0, 0, (9,), many, event.block)
+    for wide in ((event, tree, delay_us, flags, path, many), (frame, tree, delay_us, flags, (9, 1), destinations)):
+        queue = queue_of(wide)
+        assert not queue.add(wide, 0.0), "the first has filled it, though one of any size has room"
+        assert queue.take(0.0) == (wide, 0)
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(2, 5), min_size=1), st.integers(1, 2), st.integers(0, 9), st.booleans())))
+def test_no_stream_ever_changes_its_order(steps: list[tuple[set[int], int, int, bool]]) -> None:
+    queue = LaneQueue()
+    last: dict[tuple[int, int], int] = {}
+    taken = 0
+
+    def take() -> None:
+        nonlocal taken
+        (frame, _, _, _, path, destinations), _ = queue.take(0.0)
+        taken += 1
+        for broker, _, _ in destinations:
+            assert last.get((path[0], broker), 0) < frame.sequence
+            last[path[0], broker] = frame.sequence
+
+    for sequence, (to, root, priority, takes) in enumerate(steps, 1):
+        queue.add(copy(sequence, to=sorted(to), root=root, priority=priority), 0.0)
+        if takes:
+            take()
+    while queue:
+        take()
+    assert taken == len(steps)
+    assert (queue.items, queue.bytes) == (0, 0)
