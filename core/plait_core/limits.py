@@ -109,6 +109,13 @@ DOCUMENT_BYTES_MAX = 128 * 1024
 """Bytes of the body of one flooded document: the longest filter, four bytes a character, with as much for new
 fields."""
 
+ORIGIN_DOCUMENTS_MAX = 131_072
+"""Flooded documents of one broker that others store: an advertisement for each of its clients, and as many filters of
+durable subscriptions, also those withdrawn in the last minutes."""
+
+ORIGIN_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes of their bodies: 256 for each. One broker cannot fill the memory of all others."""
+
 MESSAGE_BYTES_MAX = 1024 * 1024
 """Bytes of the body of one message between brokers. The rest of a frame is room for its destinations and their
 proofs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DurableInterest, LinkState
 
+from .outputs import LogRemark
 from .state import OverlayState
 from .topology.link_monitor import LinkMonitor
 from .topology.membership import Membership
@@ -28,6 +29,19 @@ class DocumentHandler:
                 self._learn_advertisement(document)
             elif document.origin != self._state.me:
                 self._learn_durable_interest(document)
+        while self._state.flooding.exceeded:
+            self._report_excess(self._state.flooding.exceeded.popleft())
+
+    def _report_excess(self, origin: int) -> None:
+        state = self._state
+        if origin == state.me:
+            text = (
+                "this broker floods more advertisements and durable filters than others store: they ignore further ones"
+            )
+        else:
+            name = state.map.name(origin) or f"{origin:016x}"
+            text = f"{name} floods more documents than one broker may: further ones are refused"
+        state.outputs.append(LogRemark(text))
 
     def review_absent(self) -> None:
         """Compute which home brokers cannot send their interest now."""

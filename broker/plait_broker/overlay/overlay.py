@@ -117,7 +117,7 @@ class Overlay(OverlayState):
             self.counts["forged"] += 1
             if isinstance(frame, Signed | Forward):  # an honest neighbour verifies the one, and does not send the other
                 self._expel(neighbour, error)
-        if self.flooding.learned:
+        if self.flooding.learned or self.flooding.exceeded:
             self._documents.learn_all(now)
 
     def receive_events(self, broker: int, frames: Sequence[Frame], at: int, now: float) -> int:

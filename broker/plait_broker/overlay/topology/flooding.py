@@ -7,6 +7,9 @@ both ends send a database summary, and each gets what it lacks.
 Documents are stored and relayed as the bytes that arrived (`Signed`), once the origin's signature is verified. So a
 relay keeps the fields that it does not know. A document of an unknown kind, or one that cannot be read, is stored
 within `UNREAD_MAX` and `UNREAD_BYTES_MAX` and relayed like any other.
+
+A broker stores at most `ORIGIN_DOCUMENTS_MAX` documents of one origin, and `ORIGIN_BYTES_MAX` bytes. It refuses those
+beyond: new ones, and versions that are longer than the one before. Link states and withdrawals always pass.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from plait_core.errors import FrameError
-from plait_core.limits import BROKERS_MAX, SUMMARY_DOCUMENTS_MAX
+from plait_core.limits import BROKERS_MAX, ORIGIN_BYTES_MAX, ORIGIN_DOCUMENTS_MAX, SUMMARY_DOCUMENTS_MAX
 from plait_core.wire.frame_types.envelope_frames import ADVERTISEMENT, LINK_STATE, Signed, read_document
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DatabaseSummary, Document, LinkState
 
@@ -62,6 +65,16 @@ class KnownDocument:
         return not self.signed.body
 
 
+@dataclass(slots=True)
+class OriginUse:
+    """What one origin's documents take."""
+
+    documents: int = 0
+    bytes: int = 0
+    refused: bool = False
+    """Whether one was refused."""
+
+
 class Flooding:
     """The documents of the overlay that this broker knows, and their relaying."""
 
@@ -74,6 +87,9 @@ class Flooding:
     ) -> None:
         self.learned: deque[Document] = deque()
         """Newer documents, in order. The caller takes them after each call."""
+        self.exceeded: deque[int] = deque()
+        """Origins whose documents were refused for the first time. The caller takes them after each call."""
+        self._origins: dict[int, OriginUse] = {}
         self._me = me
         self._sender = sender
         self._message_auth = message_auth
@@ -158,6 +174,8 @@ class Flooding:
         if document.document is None and not self._has_room(signed, known):
             self._counts["documents_refused"] += 1
             return
+        if not self._origin_has_room(signed, known):
+            return
         self._store(document)
         self._relay(signed, exclude=neighbour)
         self._report(document)
@@ -175,7 +193,7 @@ class Flooding:
             document = self._verified(signed)
         except (Forged, FrameError):
             return False
-        if document is None or document.document is None:
+        if document is None or document.document is None or not self._origin_has_room(signed, None):
             return False
         self._store(document)
         self._report(document)
@@ -261,7 +279,24 @@ class Flooding:
             return self._unread_bytes - len(known.signed.body) + len(signed.body) <= UNREAD_BYTES_MAX
         return self._unread < UNREAD_MAX and self._unread_bytes + len(signed.body) <= UNREAD_BYTES_MAX
 
+    def _origin_has_room(self, signed: Signed, known: KnownDocument | None) -> bool:
+        """Return whether a document fits into the bounds of its origin. Count a refusal, and note the first one."""
+        use = self._origins.get(signed.origin)
+        if use is None or signed.kind == LINK_STATE or (known is not None and not signed.body):
+            return True
+        more = len(signed.body) - (0 if known is None else len(known.signed.body))
+        if use.documents + (known is None) <= ORIGIN_DOCUMENTS_MAX and (
+            more <= 0 or use.bytes + more <= ORIGIN_BYTES_MAX
+        ):
+            return True
+        self._counts["origin_refused"] += 1
+        if not use.refused:
+            use.refused = True
+            self.exceeded.append(signed.origin)
+        return False
+
     def _flood(self, stored: KnownDocument) -> None:
+        self._origin_has_room(stored.signed, self._documents.get(key_of(stored.signed)))  # ours: notes it for the log
         self._store(stored)
         self._relay(stored.signed, exclude=None)
 
@@ -308,8 +343,8 @@ class Flooding:
 
     def _store(self, stored: KnownDocument) -> None:
         key = key_of(stored.signed)
-        self._count(self._documents.get(key), -1)
         self._count(stored, 1)
+        self._count(self._documents.get(key), -1)
         self._documents[key] = stored
         if stored.withdrawn:
             self._withdrawn[key] = math.inf
@@ -323,6 +358,11 @@ class Flooding:
     def _count(self, stored: KnownDocument | None, by: int) -> None:
         if stored is None:
             return
+        use = self._origins.setdefault(stored.signed.origin, OriginUse())
+        use.documents += by
+        use.bytes += by * len(stored.signed.body)
+        if not use.documents:
+            del self._origins[stored.signed.origin]
         self._link_states += by if stored.signed.kind == LINK_STATE else 0
         if stored.document is None:
             self._unread += by

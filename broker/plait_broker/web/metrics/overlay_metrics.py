@@ -24,6 +24,7 @@ INCIDENTS: Final = {
     "brokers_refused": "an overlay has too many brokers, and one was ignored",
     "detours": "a frame was sent along a source route, around a path that loses frames",
     "documents_refused": "too many documents that this version cannot read",
+    "origin_refused": "a broker floods more documents than one may, and one was refused",
     "disputed": "a neighbour advertises a far shorter delay of its link here than is measured",
     "control_lost": "a message for one other broker had no route",
     "expired": "a copy passed its event's lifetime on the way",
