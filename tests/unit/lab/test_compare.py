@@ -46,7 +46,7 @@ def names_and_units(trial: str) -> list[tuple[str, str]]:
 def test_a_program_of_this_state_measures_in_another_checkout(
     trial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the packages of that checkout alone, and no native kernel of its own."""
+    """The program imports the packages of that checkout alone, and needs no native kernel."""
     monkeypatch.setattr(source_state, "kernel_of", None)
     checkout = tmp_path / "checkout"
     for member in ("core", "crypto"):

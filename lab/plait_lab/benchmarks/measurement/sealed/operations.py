@@ -31,7 +31,7 @@ HEADER: Final = b"a header of some length, as an envelope has"
 MESSAGE: Final = b"a digest of everything that is sent"
 NOW_US: Final = 1_000_000
 REPEATS: Final = 15
-"""Least number of runs of an operation, of which the shortest counts."""
+"""Least number of runs of an operation. The shortest counts."""
 TIMED_S: Final = 0.2
 """Least time for the runs of an operation: short ones vary more."""
 CREDENTIALS: Final = 64
