@@ -55,22 +55,33 @@ class LinkWriter:
         for frame, _, delay_us, flags, _, _ in copies if marked else ():
             if flags & MARKED:
                 observer.relayed(frame, delay_us, now)
-        queue = connection.lane.queue
+        lane = connection.lane
+        queue = lane.queue
         written = 0 if queue else connection.forward(copies)
         for copy in copies[:written] if marked or observer.telemetry is not None else ():
             self._report(connection, copy, 0, now)
         for copy in copies[written:]:
             if not queue.add(copy, run.at):  # its publisher's broker has it, and retransmits it
                 self._overlay.counts["lane_full"] += 1
+        if queue:
+            lane.note_backlog(now)
 
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
-        waiting = connection.lane.queue
+        lane = connection.lane
+        waiting = lane.queue
+        if not waiting:
+            return
+        lane.note_backlog(now)
+        before, waited_us = waiting.items, 0
         while waiting and connection.takes_data:
             copy, waited_us = waiting.take(now)
             connection.forward((copy,))
             if self._observer.telemetry is not None or copy[3] & MARKED:
                 self._report(connection, copy, waited_us, now)
+        if waiting.items < before:
+            lane.figures.waited(waited_us, before - waiting.items, now)
+            lane.note_backlog(now)
 
     def dropped(self, output: CopyDropped, now: float) -> None:
         """Report a neighbour's copy that is not sent on."""

@@ -128,12 +128,15 @@ class Overlay(OverlayState):
             neighbour.received_at = now
         link_us = None if neighbour is None else neighbour.transit.us(now)
         try:
-            return self.event_streams.receive_all(frames, at, now, broker, link_us)
+            end = self.event_streams.receive_all(frames, at, now, broker, link_us)
         except Forged as error:
             assert neighbour is not None, "frames of other brokers are dropped"
             self.counts["forged"] += 1
             self._expel(neighbour, error)
             return len(frames)
+        if neighbour is not None and link_us is not None:
+            neighbour.events_arrived(link_us, end - at, now)
+        return end
 
     def note_false_echo(self, broker: int, now: float) -> None:
         """Note that a neighbour has acknowledged events that were not sent to it."""

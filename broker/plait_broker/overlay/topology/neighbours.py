@@ -15,6 +15,7 @@ from typing import Final
 from plait_core.rate_limit import TokenBucket
 
 from ..transport.lane import Lane
+from ..transport.lane_figures import ExcessDelays
 from .transit_delay import TransitDelay
 
 SMOOTHING: Final = 0.25
@@ -88,12 +89,15 @@ class Neighbour:
     """The direction of the link to the neighbour."""
     transit: TransitDelay = field(init=False)
     """The transit delay of each frame from it. Next hops follow the smoothed delay instead."""
+    arrivals: ExcessDelays = field(init=False)
+    """The transit delays of events from it."""
 
     def __post_init__(self) -> None:
         self.relays = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
         self.passed = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
         self.lane = Lane(self.received_at)
         self.transit = TransitDelay(self.received_at)
+        self.arrivals = ExcessDelays(self.received_at)
 
     def sample(self, round_trip_s: float) -> None:
         """Update delay and jitter with a round trip."""
@@ -131,6 +135,11 @@ class Neighbour:
         newly = not self.disputed and now - self.disputable_since >= DISPUTED_S
         self.disputed = self.disputed or newly
         return newly
+
+    def events_arrived(self, transit_us: int, count: int, now: float) -> None:
+        """Note the transit delay of events from it that came together."""
+        base_us = self.transit.base_us
+        self.arrivals.add(base_us, transit_us - base_us, count, now)
 
     def ping(self, nonce: int, now: float) -> None:
         """Note a ping that is sent now."""

@@ -53,6 +53,11 @@ class TransitDelay:
         """The arrival of the latest stamp, by our clock."""
         self._us = 0
 
+    @property
+    def base_us(self) -> float:
+        """The transit delay without queueing: half of the shortest round trip of the last seconds."""
+        return self._least.half_us
+
     def us(self, now: float) -> int:
         """Return the transit delay of a frame that arrives now: the stamp's, plus the stamp's age beyond `MARK_S`."""
         behind_s = now - self._stamped_at - MARK_S

@@ -12,6 +12,7 @@ from collections import deque
 from math import inf
 from typing import Final
 
+from .lane_figures import LaneFigures
 from .lane_queue import LaneQueue
 from .lane_window import LaneWindow
 
@@ -38,12 +39,13 @@ class Lane:
 
     __slots__ = (
         "_confirmed", "_copy_bytes", "_last_us", "_sent", "_stamps", "_told", "_writes",
-        "in_flight", "progress_at", "queue", "window",
+        "figures", "in_flight", "progress_at", "queue", "window",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
         self.queue = LaneQueue()
         self.window = LaneWindow(now)
+        self.figures = LaneFigures(now)
         self.in_flight = 0
         """Bytes of copies that were written, and of which the neighbour has not said that they have arrived."""
         self.progress_at = -inf
@@ -85,8 +87,13 @@ class Lane:
         self._told = bool(self.queue) or not self.room
         return at_us, self._told
 
+    def note_backlog(self, now: float) -> None:
+        """Note what waits, after copies have joined the queue and before some leave it, and once they have left."""
+        self.figures.backlog_is(self.queue.items, self.queue.bytes, now)
+
     def wrote(self, size: int, copies: int, now: float) -> None:
         """Note that copies were written."""
+        self.figures.wrote(size, copies, now)
         writes = self._writes
         self._sent += copies
         self.in_flight += size
@@ -112,8 +119,12 @@ class Lane:
         if news > 0:
             self._confirmed += news
             self.progress_at = now
+            in_flight, window = self.in_flight, self.window
             written_at = self._take(news)
-            self.window.sample(written_at, now, news * self._copy_bytes)
+            window.sample(written_at, now, news * self._copy_bytes)
+            limited = self.queue.items > 0 and not window.doubles
+            size, round_trip_s = in_flight - self.in_flight, now - written_at
+            self.figures.arrived(size, news, round_trip_s, window.base_s, limited=limited, now=now)
         return arrived <= self._sent
 
     def _take(self, copies: int) -> float:

@@ -134,6 +134,12 @@ class LaneWindow:
         """Bytes that may be on their way now."""
         return self.size if self._draining_since == inf else self._drain_limit
 
+    @property
+    def doubles(self) -> bool:
+        """Whether the window still doubles, since its path has not queued yet. So the window limits the lane, not the
+        path."""
+        return self._faster_epochs >= FASTER_EPOCHS
+
     def limited(self) -> None:
         """Note that events wait for the window."""
         self._limited = True
@@ -172,12 +178,12 @@ class LaneWindow:
             self._shrink(aim_s, now)
         elif self._limited:
             self._shrunk_from = 0
-            factor = GROWTH if self._faster_epochs >= FASTER_EPOCHS else min(GROWTH, aim_s / self._least_s)
+            factor = GROWTH if self.doubles else min(GROWTH, aim_s / self._least_s)
             self.size = min(WINDOW_BYTES_MAX, int(self.size * factor))
         self._begin_epoch(now)
 
     def _shrink(self, aim_s: float, now: float) -> None:
-        doubled, self._faster_epochs = self._faster_epochs >= FASTER_EPOCHS, 0
+        doubled, self._faster_epochs = self.doubles, 0
         self._shrunk_from = self._shrunk_from or self.size
         least = max(WINDOW_BYTES_MIN, int(self.capacity * self.base_s))
         self.size = max(least, int(self.size / GROWTH if doubled else self.size * aim_s / self._least_s))
