@@ -14,6 +14,7 @@ from plait_core.ids import id_text
 from plait_core.values import Json
 
 from .drop_reasons import count_late, count_lost
+from .overlay.transport.lane_figures import PEAKS
 
 if TYPE_CHECKING:
     from plait_core.filters import Filter
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from .histograms import DelayHistogram
     from .overlay import Overlay
     from .overlay.topology.neighbours import Neighbour
+    from .overlay.transport.lane import Lane
+    from .overlay.transport.lane_figures import ExcessDelays
 
 
 SHOWN_MAX: Final = 1024
@@ -257,7 +260,7 @@ def describe_links(broker: BrokerView) -> list[Json]:
     """List the connections: clients, and other brokers."""
     return [
         connection_facts(connection, broker.sessions.by_connection.get(connection.id), now)
-        | (neighbour_facts(connection, broker, now) if connection.neighbour else {})
+        | (link_facts(connection, broker, now) if connection.neighbour else {})
         for connection, now in broker.connections
     ]
 
@@ -372,6 +375,45 @@ def neighbour_facts(link: Connection, broker: BrokerView, now: float) -> Json:
         "neighbour_capacity": capacity_of(theirs, broker.id),
         "segments": list(theirs.segments) if theirs is not None else [],
     }
+
+
+def link_facts(link: Connection, broker: BrokerView, now: float) -> Json:
+    """Describe a link to another broker, with its lane and the delays of its events."""
+    neighbour, lane = broker.overlay.neighbours.get(link.neighbour), link.lane
+    delays = {
+        "round_trip_ms": lane.figures.round_trips,
+        "wait_ms": lane.figures.waits,
+        **({"arrival_ms": neighbour.arrivals} if neighbour is not None else {}),
+    }
+    return (
+        neighbour_facts(link, broker, now)
+        | lane_facts(lane, now)
+        | {name: _excess_delay_ms(found) for name, found in delays.items()}
+    )
+
+
+def lane_facts(lane: Lane, now: float) -> Json:
+    """Describe what waits for a neighbour, and what the lane to it carries. None: nothing waits, or it is unknown."""
+    queue, figures = lane.queue, lane.figures
+    oldest_at, utilisation = queue.oldest_at(), figures.utilisation(now)
+    return {
+        "full": figures.is_full(now),
+        "pending": queue.items,
+        "pending_bytes": queue.bytes,
+        "pending_bytes_max": figures.peak(PEAKS, now).bytes,
+        "oldest_s": None if oldest_at is None else round(now - oldest_at, 3),
+        "in_flight_bytes": lane.in_flight,
+        "bytes_s": round(figures.bytes_per_s(now)),
+        "measured_capacity": round(figures.capacity.bytes_per_s) or None,
+        "utilisation": None if utilisation is None else round(utilisation, 3),
+    }
+
+
+def _excess_delay_ms(delays: ExcessDelays) -> Json:
+    """Return the least delay and percentiles in milliseconds, each None while nothing was measured."""
+    found = {"least": delays.base_us if delays.counts else None}
+    found |= {f"p{percent}": delays.percentile_us(percent / 100) for percent in (50, 90, 99)}
+    return {name: None if us is None else round(us / 1000, 3) for name, us in found.items()}
 
 
 def link_loss(neighbour: Neighbour, now: float) -> float:

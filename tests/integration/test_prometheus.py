@@ -169,6 +169,7 @@ FIRES = {
     "OverlaySplit": 'plait_brokers_known{broker="a"}: 5x99; plait_brokers_reachable{broker="a"}: 3x99',
     "LinkLost": 'plait_links{broker="a"}: 3x10 2x99',
     "LinkSilent": 'plait_link_up{broker="a", neighbour="b"}: 0x99',
+    "LinkFull": 'plait_link_full{broker="a", neighbour="b"}: 1x99',
     "RoutesFlapping": 'plait_route_changes_total{broker="a"}: 0+60x99',
     "EventsLost": 'plait_events_dropped_total{broker="a", reason="outbox_items"}: 0+5x99',
     "BoundsMissed": 'plait_events_dropped_total{broker="a", reason="late"}: 0+5x99; '

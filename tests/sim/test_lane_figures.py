@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
+from math import isnan
 
 import pytest
 
 from plait_broker.overlay.topology.neighbours import Neighbour
-from plait_lab.simulation.overlay.worlds.full_lanes import DELAY_S, LANE_BYTES_PER_S, FullLane
+from plait_broker.status import describe_links
+from plait_broker.tracing.broker_summary import describe_summary
+from plait_broker.web.metrics.overlay_metrics import overlay_metrics
+from plait_core.values import Json
+from plait_lab.simulation.overlay.worlds.full_lanes import BEGIN_S, DELAY_S, LANE_BYTES_PER_S, FullLane
 
 LOAD_S = 20.0
+
+
+SEEN_S = BEGIN_S + LOAD_S / 2
+"""When the facts are read: half of the events are offered."""
 
 
 @cache
 def loaded(load: float) -> FullLane:
     lane = FullLane()
+    lane.world.timeline.after(SEEN_S, partial(see, lane, load))
     lane.measure(load, LOAD_S)
     return lane
+
+
+@dataclass
+class Shown:
+    """Facts, summary and metrics of a lane, as its sender shows them under load."""
+
+    link: Json
+    summary: Json
+    metrics: dict[str, float]
+
+
+shown_under: dict[float, Shown] = {}
+
+
+def see(lane: FullLane, load: float) -> None:
+    world = lane.world
+    broker, name = world.broker(1), world.broker(2).settings.name
+    (link,) = [link for link in describe_links(broker) if link["name"] == name]
+    (summary,) = [link for link in describe_summary(broker, {}, world.now)["links"] if link["name"] == name]
+    metrics = {
+        sample.name: sample.value
+        for metric in overlay_metrics(broker, world.now)
+        for sample in metric.samples
+        if sample.labels.get("neighbour") == name
+    }
+    shown_under[load] = Shown(link, summary, metrics)
+
+
+def shown(load: float) -> Shown:
+    loaded(load)
+    return shown_under[load]
 
 
 def sender(lane: FullLane) -> Neighbour:
@@ -66,3 +108,27 @@ def test_both_ends_measure_the_delay_of_events() -> None:
 def test_the_lane_to_a_full_one_is_not_full() -> None:
     world = loaded(1.6).world
     assert not neighbour(loaded(1.6), 0, 1).lane.figures.is_full(world.now)
+
+
+def test_a_full_lane_is_shown_with_its_true_backlog() -> None:
+    seen = shown(1.6)
+    assert seen.link["full"]
+    assert seen.link["pending_bytes"] > 0.5 * LANE_BYTES_PER_S
+    assert seen.link["pending_bytes_max"] >= seen.link["pending_bytes"]
+    assert 0.5 < seen.link["oldest_s"] < 2.0
+    assert seen.link["utilisation"] == pytest.approx(1.0, abs=0.05)
+    assert seen.link["wait_ms"]["p99"] > 500 > seen.link["round_trip_ms"]["p99"] > seen.link["round_trip_ms"]["least"]
+    assert seen.summary["pending_bytes"] == seen.metrics["plait_link_queue_bytes"] == seen.link["pending_bytes"]
+    assert seen.metrics["plait_link_full"] == 1
+    assert seen.metrics["plait_link_capacity_bytes_per_second"] == pytest.approx(LANE_BYTES_PER_S, rel=0.05)
+    assert seen.metrics["plait_link_utilisation_ratio"] == pytest.approx(seen.link["utilisation"], abs=0.001)
+    assert seen.metrics["plait_link_queue_seconds"] == pytest.approx(seen.link["oldest_s"], abs=0.05)
+
+
+def test_a_lane_with_room_shows_no_backlog_and_an_unknown_capacity() -> None:
+    seen = shown(0.8)
+    assert (seen.link["full"], seen.link["pending_bytes"], seen.link["oldest_s"]) == (False, 0, None)
+    assert (seen.link["measured_capacity"], seen.link["utilisation"]) == (None, None)
+    assert seen.link["bytes_s"] == pytest.approx(0.8 * LANE_BYTES_PER_S, rel=0.1)
+    assert seen.metrics["plait_link_full"] == seen.metrics["plait_link_capacity_bytes_per_second"] == 0
+    assert isnan(seen.metrics["plait_link_utilisation_ratio"])

@@ -24,6 +24,7 @@ from ..status import (
     delivery_facts,
     durable_totals,
     is_slow,
+    lane_facts,
     neighbour_facts,
     queue_facts,
 )
@@ -132,10 +133,7 @@ def _sparse(times: DelayHistogram) -> Json:
 def _links(broker: BrokerView, now: float) -> list[Json]:
     """Return the links to other brokers."""
     links = ((link, at) for link, at in broker.connections if link.neighbour)
-    return [
-        neighbour_facts(link, broker, now) | {"pending_bytes": link.data_bytes}
-        for link, _ in islice(links, LINKS_SHOWN)
-    ]
+    return [neighbour_facts(link, broker, now) | lane_facts(link.lane, now) for link, _ in islice(links, LINKS_SHOWN)]
 
 
 def _worth_showing(broker: BrokerView) -> list[Subscription]:

@@ -269,7 +269,12 @@ class OverlayView:
             "loss": number(report.get("loss")),
             "state": report["state"] if report.get("state") in ("silent", "disputed") else "up",
             "events": number(report.get("events")),
+            "full": report.get("full") is True,
             "pending_bytes": number(report.get("pending_bytes")),
+            "oldest_s": number_or_none(report.get("oldest_s")),
+            "bytes_s": number(report.get("bytes_s")),
+            "capacity": number_or_none(report.get("measured_capacity")),
+            "utilisation": number_or_none(report.get("utilisation")),
         }
         change = self._brokers[int(near, 16)].change
         if change is None or "events" not in before:

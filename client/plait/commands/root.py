@@ -43,7 +43,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "demo": "Show Plait at work: filters, a slowed link, a killed broker.",
         "bench": "Measure throughput, latency and loss.",
         "chaos": "Delay, cut or freeze links, and kill or pause brokers.",
-        "doctor": "Check this machine, and the overlay for single points of failure.",
+        "doctor": "Check this machine, and the overlay for single points of failure and full links.",
     },
     "Deploy": {
         "gen": "Generate files to deploy and monitor brokers.",

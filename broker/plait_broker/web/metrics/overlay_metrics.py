@@ -6,16 +6,19 @@ links. If two neighbours have the same name, the series is that of the link with
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import nan
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.metrics_core import Metric
 
+from ...overlay.transport.lane_figures import PEAKS
 from ...status import link_loss
 from .metric_types import counter, counters, gauge, gauges
 
 if TYPE_CHECKING:
     from ...broker_view import BrokerView
+    from ...overlay.topology.neighbours import Neighbour
 
 INCIDENTS: Final = {
     "bad_documents": "a stored document of another broker cannot be read",
@@ -79,7 +82,6 @@ def overlay_metrics(broker: BrokerView, now: float) -> Iterator[Metric]:
 def _links(broker: BrokerView, now: float) -> Iterator[Metric]:
     neighbours = sorted(broker.overlay.neighbours.values(), key=lambda neighbour: neighbour.sent)
     named = {neighbour.name: neighbour for neighbour in neighbours}
-    waiting = {link.id: link.data_bytes for link, _ in broker.connections if link.neighbour}
     yield gauge("plait_links", "Links to other brokers.", len(neighbours))
     yield gauges("plait_link_up", "1 while the neighbour answers, 0 while pings stay unanswered.", "neighbour",
                  {name: int(near.unanswered(now) <= 1) for name, near in named.items()})  # fmt: skip
@@ -89,7 +91,39 @@ def _links(broker: BrokerView, now: float) -> Iterator[Metric]:
                  {name: near.jitter_us / 1_000_000 for name, near in named.items()})  # fmt: skip
     yield gauges("plait_link_loss_ratio", "Share of the last pings to the neighbour without an answer.", "neighbour",
                  {name: link_loss(near, now) for name, near in named.items()})  # fmt: skip
-    yield gauges("plait_link_queue_bytes", "Bytes of events that wait for the connection to the neighbour.",
-                 "neighbour", {name: waiting.get(near.link, 0) for name, near in named.items()})  # fmt: skip
     yield counters("plait_link_events", "Copies of events handed to the neighbour since the link came up.",
                    "neighbour", (), {name: near.sent for name, near in named.items()})  # fmt: skip
+    yield from _lanes(named, now)
+
+
+def _lanes(named: Mapping[str, Neighbour], now: float) -> Iterator[Metric]:
+    """Yield the metrics of the lane to each neighbour."""
+    lanes = {name: near.lane for name, near in named.items()}
+    oldest = {name: lane.queue.oldest_at() for name, lane in lanes.items()}
+    used = {name: lane.figures.utilisation(now) for name, lane in lanes.items()}
+    waits = {name: lane.figures.waits.percentile_us(0.99) for name, lane in lanes.items()}
+    arrivals = {name: near.arrivals.percentile_us(0.99) for name, near in named.items()}
+    yield gauges("plait_link_full", "1 while events have waited for the link for a second or longer.", "neighbour",
+                 {name: int(lane.figures.is_full(now)) for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_queue_events", "Events that wait for the link to the neighbour.", "neighbour",
+                 {name: lane.queue.items for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_queue_bytes", "Bytes of events that wait for the link to the neighbour.", "neighbour",
+                 {name: lane.queue.bytes for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_queue_bytes_max", "Most bytes that have waited for the link in the last ten seconds.",
+                 "neighbour", {name: lane.figures.peak(PEAKS, now).bytes for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_queue_seconds", "How long the oldest of the events has waited for the link.", "neighbour",
+                 {name: 0.0 if at is None else now - at for name, at in oldest.items()})  # fmt: skip
+    yield gauges("plait_link_capacity_bytes_per_second", "Greatest rate of the link while events waited; 0: unknown.",
+                 "neighbour", {name: lane.figures.capacity.bytes_per_s for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_utilisation_ratio", "Share of its capacity that the link used lately; NaN: unknown.",
+                 "neighbour", {name: _known(share) for name, share in used.items()})  # fmt: skip
+    yield counters("plait_link_bytes", "Bytes of events handed to the neighbour since the link came up.",
+                   "neighbour", (), {name: lane.figures.bytes for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_wait_p99_seconds", "How long 99% of the last events have waited for the link at most.",
+                 "neighbour", {name: _known(us) / 1_000_000 for name, us in waits.items()})  # fmt: skip
+    yield gauges("plait_link_transit_p99_seconds", "Transit delay that 99% of the neighbour's last events had at most.",
+                 "neighbour", {name: _known(us) / 1_000_000 for name, us in arrivals.items()})  # fmt: skip
+
+
+def _known(value: float | None) -> float:
+    return nan if value is None else value

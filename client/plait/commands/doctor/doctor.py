@@ -21,19 +21,21 @@ _COLOURS: Final = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, http: str | None, url: str | None, as_json: bool) -> None:
-    """Check this machine, and the overlay for single points of failure.
+    """Check this machine, and the overlay for single points of failure and full links.
 
-    If a broker answers, names the links and brokers whose loss would split its overlay, and links that would prevent
-    it. In a container, also checks for common mistakes with networks and volumes. Each line has a state, ok, warn or
-    fail, and a hint. Exit code 1 if any state is fail.
+    If a broker answers, names the links and brokers whose loss would split its overlay, links that would prevent it,
+    and directions of links that are given more than they carry. In a container, also checks for common mistakes with
+    networks and volumes. Each line has a state, ok, warn or fail, and a hint. Exit code 1 if any state is fail.
     """
     from .checks import CHECKS, check_target
     from .container_checks import container_checks, in_container
+    from .lanes_check import check_lanes
     from .overlay_check import check_overlay
 
     checks = dict(CHECKS)
     checks["broker"] = lambda: check_target(url)
     checks["overlay"] = lambda: check_overlay(url, http)
+    checks["lanes"] = lambda: check_lanes(url, http)
     if in_container():
         checks |= container_checks(os.environ, url)
     failed = False

@@ -73,6 +73,10 @@ ALERTS: Final = (
         "{{ $labels.neighbour }} does not answer {{ $labels.broker }}",
     ),
     Alert(
+        "LinkFull", "warning", "plait_link_full", "== 1", "1m",
+        "the link from {{ $labels.broker }} to {{ $labels.neighbour }} is given more events than it carries",
+    ),
+    Alert(
         "RoutesFlapping", "warning", "rate(plait_route_changes_total[10m])", "> 0.2", "10m",
         "{{ $labels.broker }} changes paths {{ $value | humanize }} times a second",
     ),

@@ -16,6 +16,8 @@ Row: TypeAlias = Mapping[str, Any]
 SHORT_FROM: Final = 10_000_000
 """Counts from here on are rounded to four digits."""
 
+SIZES: Final = ("B", "kB", "MB", "GB", "TB")
+
 
 class Column(NamedTuple):
     """One column of a table."""
@@ -52,6 +54,10 @@ def _counted(name: str) -> Callable[[Row], str]:
     return lambda row: short(_mapping(row.get("counters")).get(name))
 
 
+def _size(name: str) -> Callable[[Row], str]:
+    return lambda row: size_text(row.get(name))
+
+
 def _share(name: str) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         value = row.get(name)
@@ -61,8 +67,9 @@ def _share(name: str) -> Callable[[Row], str]:
 
 
 def _link_state(row: Row) -> str:
-    """Return the state of a link between brokers, or `full` for any connection that accepts no bytes."""
-    return _text(row.get("state")) if row.get("writable", True) else "full"
+    """Return the state of a link between brokers, or `full`: events wait for it, or the connection takes no bytes."""
+    full = not row.get("writable", True) or (row.get("full") and row.get("state") == "up")
+    return "full" if full else _text(row.get("state"))
 
 
 def _client_state(row: Row) -> str:
@@ -113,6 +120,9 @@ LISTINGS: Final[dict[str, list[Column]]] = {
         Column("DELAY", time_ms("delay_ms"), True),
         Column("JITTER", time_ms("jitter_ms"), True, spare=4),
         Column("LOSS", _share("loss"), True, spare=5),
+        Column("WAITING", _size("pending_bytes"), True, spare=6),
+        Column("USED", _share("utilisation"), True, spare=7),
+        Column("CARRIES/S", _size("measured_capacity"), True, spare=8),
         Column("STATE", _link_state, spare=1),
     ],
     "clients": [
@@ -159,6 +169,15 @@ def short(value: object) -> str:
         return _text(value)
     power = min(5, (len(str(abs(value))) - 1) // 3)
     return f"{value / 1000**power:.4g}{'_kMGTP'[power]}"
+
+
+def size_text(value: object) -> str:
+    """Return a number of bytes as text: `950 B`, `12.3 MB`. A value that is no number is shown as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return _text(value)
+    power = min(len(SIZES) - 1, max(0, (len(str(abs(int(value)))) - 1) // 3))
+    scaled = value / 1000**power
+    return (f"{scaled:.0f}" if scaled >= 100 else f"{scaled:.3g}") + " " + SIZES[power]
 
 
 def _sum(value: object) -> int | None:

@@ -12,6 +12,7 @@ from plait_core.values import Json
 
 from ..connection.http_api import get_object
 from ..terminal.output import printable
+from .listings import size_text
 
 if TYPE_CHECKING:
     from ...options.target import Target
@@ -40,7 +41,7 @@ BROKER_COLUMNS: Final = (
     "memory",
     "loop",
 )
-LINK_COLUMNS: Final = ("link", "state", "delay", "jitter", "loss", "events/s", "waiting")
+LINK_COLUMNS: Final = ("link", "state", "delay", "jitter", "loss", "events/s", "used", "waiting", "oldest")
 SUBSCRIPTION_COLUMNS: Final = (
     *("client", "at", "delivered", "handed out", "lost", "late", "waiting", "in client", "bound", "p99", "filter"),
 )
@@ -99,21 +100,23 @@ def broker_rows(overview: Json) -> dict[str, Row]:
 
 
 def link_rows(overview: Json) -> dict[str, Row]:
-    """Return a row for each direction of a link: those that are down first, then the slowest."""
+    """Return a row for each direction of a link: those that are down first, then full ones, then the slowest."""
     names = {id: printable(str(one.get("name", id))) for id, one in _objects(overview.get("brokers"))}
     links = sorted(
         _objects(overview.get("links")),
-        key=lambda one: (one[1].get("state") == "up", -_measure(one[1].get("delay_ms"))),
+        key=lambda one: (one[1].get("state") == "up", not one[1].get("full"), -_measure(one[1].get("delay_ms"))),
     )
     return {
         key: (
             " > ".join(names.get(str(one.get(end)), printable(str(one.get(end)))) for end in ("from", "to")),
-            printable(str(one.get("state", ""))),
+            "full" if one.get("state") == "up" and one.get("full") else printable(str(one.get("state", ""))),
             _ms(one.get("delay_ms")),
             _ms(one.get("jitter_ms")),
             _percent(one.get("loss")),
             _number(one.get("rate")),
-            _number(one.get("pending_bytes")),
+            _percent(one.get("utilisation")),
+            size_text(one.get("pending_bytes")) or "-",
+            _seconds(one.get("oldest_s")),
         )
         for key, one in links[:ROWS_MAX]
     }
@@ -168,6 +171,10 @@ def _ms(value: object) -> str:
     if not isinstance(value, int | float):
         return "-"
     return f"{value * 1000:.0f} µs" if value < 1 else f"{value:.1f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+
+
+def _seconds(value: object) -> str:
+    return _ms(value * 1000) if isinstance(value, int | float) else "-"
 
 
 def _percent(value: object) -> str:

@@ -24,6 +24,7 @@ MARKED: Final = {
     "out of reach": "bold red",
     "down": "bold red",
     "draining": "yellow",
+    "full": "yellow",
 }
 """Styles of states that need attention."""
 

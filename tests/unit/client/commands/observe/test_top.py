@@ -46,6 +46,17 @@ def test_rows_are_in_the_order_of_what_matters() -> None:
     assert "late 3" in headline(SAID)
 
 
+def test_a_full_link_comes_after_those_that_are_down() -> None:
+    full = {"from": "2", "to": "1", "state": "up", "delay_ms": 1.0, "full": True, "utilisation": 0.98}
+    waits = {"pending_bytes": 125_000, "oldest_s": 1.5}
+    said = SAID | {"links": SAID["links"] | {"3>1": full | waits}}
+    rows = link_rows(said)
+    assert list(rows) == ["1>2", "3>1", "2>1"]
+    assert rows["3>1"][1] == "full"
+    assert rows["3>1"][-3:] == ("98.0%", "125 kB", "1.5 s")
+    assert rows["2>1"][-3:] == ("-", "-", "-")
+
+
 def test_no_name_is_a_command_to_the_terminal() -> None:
     for rows in (broker_rows(SAID), link_rows(SAID), subscription_rows(SAID)):
         assert not any("\x1b" in cell or "\x07" in cell for row in rows.values() for cell in row)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from plait.commands.observe.listings import LISTINGS, SHORT_FROM, short
+from plait.commands.observe.listings import LISTINGS, SHORT_FROM, short, size_text
 from plait.commands.terminal.tables import fitted, print_table
 from plait_broker.status import (
     describe_advertisements,
@@ -118,7 +118,7 @@ def test_columns_read_fields_that_brokers_send(items: dict[str, list[dict[str, A
         for what, columns in LISTINGS.items()
     }
     silent = {what: {column.title for column in LISTINGS[what]} - said[what] for what in LISTINGS}
-    of_brokers = {"JITTER", "LOSS", "STATE"}  # a link to a client has none
+    of_brokers = {"JITTER", "LOSS", "WAITING", "USED", "CARRIES/S", "STATE"}  # a link to a client has none
     assert silent == {"brokers": set(), "links": of_brokers, "clients": set(), "subs": set(), "advs": set()}
 
 
@@ -136,7 +136,9 @@ def test_an_unreachable_broker_has_no_counts() -> None:
 def test_states_in_a_word() -> None:
     state = {what: next(c.cell for c in LISTINGS[what] if c.title == "STATE") for what in ("links", "clients", "subs")}
     assert [state["links"]({"writable": writable}) for writable in (True, False)] == ["", "full"]
-    assert state["links"]({"writable": True, "state": "silent"}) == "silent"
+    assert state["links"]({"writable": True, "state": "silent", "full": True}) == "silent"
+    assert state["links"]({"writable": True, "state": "up", "full": True}) == "full"
+    assert state["links"]({"writable": True, "state": "up", "full": False}) == "up"
     for what in ("clients", "subs"):
         assert state[what]({"connected": True, "slow": False}) == ""
         assert state[what]({"connected": True, "slow": True}) == "slow"
@@ -183,3 +185,9 @@ def test_a_cell_cannot_draw() -> None:
         "from plait.commands.terminal.tables import print_table; print_table(['A'], [['\\x1b[2J[red]']])", 40
     )
     assert lines == ["A", "\\x1b[2J[red]"]
+
+
+def test_sizes_have_three_digits_and_a_unit() -> None:
+    sizes = {0: "0 B", 950: "950 B", 12_345: "12.3 kB", 125_000: "125 kB", 999_950: "1000 kB", 2_000_000: "2 MB"}
+    assert {size: size_text(size) for size in sizes} == sizes
+    assert size_text(None) == ""
