@@ -123,7 +123,7 @@ class Telemetry:
         expected: int = 0,
         flags: int = 0,
     ) -> None:
-        """Record a state: a link, the queues, the membership, or a route."""
+        """Record a state: a link, a lane, the queues, the membership, or a route."""
         assert kind >= RecordKind.LINK
         clipped = (min(value, U32_MAX) for value in (delay_us, bound_us, size, count))
         self._put(

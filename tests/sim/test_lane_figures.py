@@ -8,12 +8,17 @@ from math import isnan
 
 import pytest
 
+from plait_broker.broker import Broker
 from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.status import describe_links
+from plait_broker.telemetry.periodic_samples import Sampler
 from plait_broker.tracing.broker_summary import describe_summary
 from plait_broker.web.metrics.overlay_metrics import overlay_metrics
-from plait_core.values import Json
+from plait_core.ids import id_text
+from plait_core.telemetry import RECORD, record_attributes
+from plait_core.values import Attributes, Json
 from plait_lab.simulation.overlay.worlds.full_lanes import BEGIN_S, DELAY_S, LANE_BYTES_PER_S, FullLane
+from plait_telemetry.telemetry import Telemetry, TelemetrySettings
 
 LOAD_S = 20.0
 
@@ -37,6 +42,8 @@ class Shown:
     link: Json
     summary: Json
     metrics: dict[str, float]
+    records: dict[str, Attributes]
+    """Its telemetry records of one sample, by kind."""
 
 
 shown_under: dict[float, Shown] = {}
@@ -53,7 +60,16 @@ def see(lane: FullLane, load: float) -> None:
         for sample in metric.samples
         if sample.labels.get("neighbour") == name
     }
-    shown_under[load] = Shown(link, summary, metrics)
+    shown_under[load] = Shown(link, summary, metrics, recorded(broker, lane))
+
+
+def recorded(broker: Broker, lane: FullLane) -> dict[str, Attributes]:
+    """Return what telemetry records of the lane in one sample, by kind."""
+    telemetry = Telemetry(TelemetrySettings(), 0)
+    Sampler(broker, telemetry).sample(lane.world.now, 1.0, 0)
+    receiver = id_text(lane.world.nodes[2].overlay.me)
+    records = [record_attributes(fields, "b1") for fields in RECORD.iter_unpack(b"".join(telemetry.ring.filled()))]
+    return {str(record["$kind"]): record for record in records if record.get("$subject") == receiver}
 
 
 def shown(load: float) -> Shown:
@@ -132,3 +148,21 @@ def test_a_lane_with_room_shows_no_backlog_and_an_unknown_capacity() -> None:
     assert seen.link["bytes_s"] == pytest.approx(0.8 * LANE_BYTES_PER_S, rel=0.1)
     assert seen.metrics["plait_link_full"] == seen.metrics["plait_link_capacity_bytes_per_second"] == 0
     assert isnan(seen.metrics["plait_link_utilisation_ratio"])
+
+
+def test_telemetry_records_the_true_backlog_of_a_full_lane() -> None:
+    seen = shown(1.6)
+    assert seen.records["link"]["$size"] == seen.link["pending_bytes"]
+    lane = seen.records["lane"]
+    assert lane["$full"]
+    assert lane["$bound_us"] == seen.link["measured_capacity"]
+    assert lane["$size"] == pytest.approx(seen.link["pending_bytes"], rel=0.3)
+    assert lane["$expected"] == pytest.approx(seen.link["pending"], rel=0.3)
+    assert lane["$delay_us"] == pytest.approx(1e6 * seen.link["oldest_s"], rel=0.1)
+    assert lane["$count"] == pytest.approx(LANE_BYTES_PER_S * LOAD_S / 2, rel=0.2)
+
+
+def test_telemetry_of_a_lane_with_room_records_what_it_carries() -> None:
+    lane = shown(0.8).records["lane"]
+    assert (lane["$full"], lane["$size"], lane["$delay_us"], lane["$bound_us"]) == (False, 0, 0, 0)
+    assert lane["$count"] == pytest.approx(0.8 * LANE_BYTES_PER_S * LOAD_S / 2, rel=0.2)

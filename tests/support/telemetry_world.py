@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from plait_core.telemetry import LATE, RECORD_BYTES, TO_BROKER, RecordKind, reason_code
+from plait_core.telemetry import FULL, LATE, RECORD_BYTES, TO_BROKER, RecordKind, reason_code
 from plait_core.telemetry.records import RECORD
 from plait_telemetry.writer import SegmentLimits, SegmentWriter
 
@@ -33,6 +33,17 @@ def window(ts_us: int) -> int:
 
 
 @dataclass
+class Lane:
+    """A sample of a lane."""
+
+    waiting_bytes: int
+    bytes: int
+    waiting_us: int
+    capacity: int
+    full: bool
+
+
+@dataclass
 class Truth:
     """Expected contents of the tables."""
 
@@ -41,6 +52,7 @@ class Truth:
     delays: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     brokers: dict[tuple[int, int], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     links: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
+    lanes: dict[tuple[int, int, int], list[Lane]] = field(default_factory=lambda: defaultdict(list))
     copies: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     matching: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     published: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -207,3 +219,7 @@ class World:
                     delay_us = chance.randrange(100, 20_000)
                     self._put(broker, RecordKind.LINK, now, subject=other, delay_us=delay_us, bound_us=delay_us // 10)
                     self.truth.links[window(now), broker, other].append(delay_us)
+                    lane = Lane(3 * delay_us, delay_us, delay_us // 2, 50_000 + delay_us, full=delay_us > 15_000)
+                    self._put(broker, RecordKind.LANE, now, subject=other, size=lane.waiting_bytes, count=lane.bytes,
+                              delay_us=lane.waiting_us, bound_us=lane.capacity, flags=FULL * lane.full)  # fmt: skip
+                    self.truth.lanes[window(now), broker, other].append(lane)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import LATE, TO_BROKER, RecordKind
+from plait_core.telemetry import FULL, LATE, TO_BROKER, RecordKind
 
 from ..tables.sql_dialect import POSTPONED
 from .columns import FIELDS, Columns, length, of_those
@@ -24,7 +24,7 @@ NONE: Final = 1 << 32
 _BUCKETED: Final = (int(RecordKind.DELIVERY), int(RecordKind.LINK), int(RecordKind.MATCH))
 _TIMED: Final = np.isin(np.arange(256), _BUCKETED)
 _MATCHED: Final = (int(RecordKind.PUBLISH), int(RecordKind.ARRIVAL))
-_MARKS: Final = LATE | TO_BROKER
+_MARKS: Final = LATE | TO_BROKER | FULL
 
 KEY: Final = ("window_us", "broker", "kind", "entity", "reason", "marks", "bucket", "cell")
 SUMS: Final = ("records", "weight", "bytes", "items", "expected", "delay_us", "bound_us", "busy", "bounded")
@@ -36,7 +36,7 @@ MOST: Final = (
 COLUMNS: Final = {
     "entity": "the publisher of a publication; 0 for a match or queue; else the record's subject",
     "reason": "the reason of a drop",
-    "marks": "the flags for late, and for copies instead of deliveries",
+    "marks": "the flags for late, for copies instead of deliveries, and for full lanes",
     "bucket": "the delay's bucket; for an event 1 if it matched here, plus 2 if it was sent elsewhere",
     "cell": "the cell of a published event, if there is an event space; else 0",
     "records": "number of records",

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from plait_core.telemetry import DURABLE, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind
+from plait_core.telemetry import DURABLE, FULL, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind
 
 from .columns import Columns, Slice, chunks, length, of_those
 from .counts import wide
@@ -23,7 +23,7 @@ CHUNK_RECORDS: Final = 1 << 16
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _FLAGS: Final = {
     "late": LATE, "durable": DURABLE, "replayed": REPLAYED, "to_broker": TO_BROKER, "probed": PROBED,
-    "returned": RETURNED,
+    "returned": RETURNED, "full": FULL,
 }  # fmt: skip
 _NUMBERS: Final = ("delay_us", "bound_us", "size", "count", "expected", "weight", "hops")
 
@@ -55,6 +55,7 @@ COLUMNS: Final = {
     "to_broker": (pa.bool_(), "the subject of the drop is a broker, not a subscription"),
     "probed": (pa.bool_(), "the delay of the link is measured"),
     "returned": (pa.bool_(), "of a membership: the broker is present now"),
+    "full": (pa.bool_(), "of a lane: events have waited in it for a second or longer"),
 }
 """The columns: type and description."""
 

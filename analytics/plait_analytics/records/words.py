@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from plait_core.ids import id_text
-from plait_core.telemetry import LATE, TO_BROKER, RecordKind, reason_text, subject_is_id
+from plait_core.telemetry import FULL, LATE, TO_BROKER, RecordKind, reason_text, subject_is_id
 
 from .id_names import SCHEMA as NAMES
 
 Numbers = Mapping[str, np.ndarray]
 """Columns of signed numbers by name."""
 
-MARKS: Final = {0: None, LATE: "late", TO_BROKER: "to_broker", LATE | TO_BROKER: "late, to_broker"}
+MARKS: Final = {
+    0: None, LATE: "late", TO_BROKER: "to_broker", LATE | TO_BROKER: "late, to_broker", FULL: "full",
+}  # fmt: skip
 KINDS: Final = {int(kind): kind.name.lower() for kind in RecordKind}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from plait_core.telemetry import LATE, TO_BROKER, RecordKind, reason_code
+from plait_core.telemetry import FULL, LATE, TO_BROKER, RecordKind, reason_code
 
 from ..records.counts import COLUMNS, KEY, NONE
 from .end_to_end import JOURNEYS, UNACCOUNTED
@@ -28,7 +28,7 @@ _LINK, _MATCH, _QUEUE, _ROUTING = (
     int(RecordKind.QUEUE),
     int(RecordKind.ROUTING),
 )
-_CLIENT, _UNSEEN = int(RecordKind.CLIENT), int(RecordKind.UNSEEN)
+_CLIENT, _UNSEEN, _LANE = int(RecordKind.CLIENT), int(RecordKind.UNSEEN), int(RecordKind.LANE)
 _CLIENT_DROP: Final = f"kind = {_UNSEEN} and reason <> {reason_code('waiting')}"
 """Losses of clients. Events that wait in a client are not lost yet."""
 _OVERFLOW: Final = f"{reason_code('outbox_items')}, {reason_code('outbox_bytes')}"
@@ -107,11 +107,15 @@ counted as (
       / sum(case when kind = {_LINK} then records end) as jitter_mean_us,
     {total("expected", f"kind = {_LINK}")} as pings_missing,
     {total("busy", f"kind = {_LINK}")} as samples_busy,
-    max(case when kind = {_LINK} then bytes_max else 0 end) as waiting_bytes_max,
+    max(case when kind in ({_LINK}, {_LANE}) then bytes_max else 0 end) as waiting_bytes_max,
+    max(case when kind = {_LANE} then delay_max else 0 end) as waiting_max_us,
+    {total("records", f"kind = {_LANE} and (marks & {FULL}) <> 0")} as samples_full,
+    max(case when kind = {_LANE} then bound_max else 0 end) as capacity,
+    {total("items", f"kind = {_LANE}")} as bytes_written,
     {total("weight", f"kind = {_FORWARD}")} as copies,
     {total("bytes", f"kind = {_FORWARD}")} as bytes,
     {total("items", f"kind = {_FORWARD}")} as destinations
-  from r where kind in ({_LINK}, {_FORWARD}) group by window_us, broker, entity),
+  from r where kind in ({_LINK}, {_LANE}, {_FORWARD}) group by window_us, broker, entity),
 {quantiles(("window_us", "broker", "entity"), f"kind = {_LINK}")}
 select c.*, cast(c.copies as double) * 1000000 / {POSTPONED} as copies_per_s, q.p50_us, q.p90_us, q.p99_us
 from counted c
@@ -123,8 +127,12 @@ left join quantiles q on q.window_us = c.window_us and q.broker = c.broker and q
         "delay_max_us": "maximum delay",
         "jitter_mean_us": "mean change of the delay from one ping to the next",
         "pings_missing": "pings without a pong, over all samples",
-        "samples_busy": "samples with bytes waiting for the link; divided by `samples`, its utilisation",
+        "samples_busy": "samples with bytes waiting for the link",
         "waiting_bytes_max": "maximum of bytes waiting",
+        "waiting_max_us": "longest wait of the oldest event, in samples",
+        "samples_full": "samples in which events had waited for a second or longer",
+        "capacity": "greatest bytes/s while events waited, 0: unknown",
+        "bytes_written": "all bytes of events written to it; per second and divided by the capacity, its utilisation",
         "copies": "copies of events sent",
         "bytes": "bytes of these copies",
         "destinations": "destinations of these copies, added up",

@@ -1,17 +1,18 @@
-"""Records made once a second, independent of events: links, queues, membership and routes.
+"""Records made once a second, independent of events: links, lanes, queues, membership and routes.
 
-Links and queues are sampled; membership and routes are recorded when they change.
+Links, lanes and queues are sampled; membership and routes are recorded when they change.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plait_core.telemetry import PROBED, RETURNED, RecordKind
+from plait_core.telemetry import FULL, PROBED, RETURNED, RecordKind
 from plait_telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from ..broker_view import BrokerView
+    from ..overlay.topology.neighbours import Neighbour
 
 
 class Sampler:
@@ -21,6 +22,8 @@ class Sampler:
         self._broker = broker
         self._telemetry = telemetry
         self._sent: dict[int, int] = {}
+        self._written: dict[int, int] = {}
+        """By neighbour, the bytes that its lane was given until the last sample."""
         self._members: dict[int, str] = {}
         self._routes: dict[int, tuple[int, int]] = {}
         self._revision = -1
@@ -50,9 +53,7 @@ class Sampler:
         self._telemetry.adapt(elapsed_s)
 
     def _links(self, now: float) -> None:
-        links = {link.id: link for link, _ in self._broker.connections if link.neighbour}
         for neighbour in self._broker.overlay.neighbours.values():
-            link = links.get(neighbour.link)
             sent = neighbour.sent - self._sent.get(neighbour.id, 0)
             self._sent[neighbour.id] = neighbour.sent
             self._telemetry.state(
@@ -61,11 +62,29 @@ class Sampler:
                 now,
                 delay_us=round(neighbour.delay_us),
                 bound_us=round(neighbour.jitter_us),
-                size=link.data_bytes if link is not None else 0,
+                size=neighbour.lane.queue.bytes,
                 count=max(0, sent),
                 expected=neighbour.unanswered(now),
                 flags=PROBED if neighbour.delay_us else 0,
             )
+            self._lane(neighbour, now)
+
+    def _lane(self, neighbour: Neighbour, now: float) -> None:
+        lane, before = neighbour.lane, self._written.get(neighbour.id, 0)
+        figures, oldest_at = lane.figures, lane.queue.oldest_at()
+        peak = figures.peak(1, now)
+        self._written[neighbour.id] = figures.bytes
+        self._telemetry.state(
+            RecordKind.LANE,
+            neighbour.id,
+            now,
+            delay_us=0 if oldest_at is None else round((now - oldest_at) * 1_000_000),
+            bound_us=round(figures.capacity.bytes_per_s),
+            size=peak.bytes,
+            count=figures.bytes - before if figures.bytes >= before else figures.bytes,  # the link was lost meanwhile
+            expected=peak.events,
+            flags=FULL if figures.is_full(now) else 0,
+        )
 
     def _membership(self, now: float) -> None:
         members = {link_state.origin: link_state.name for link_state in self._broker.overlay.map.link_states}

@@ -12,6 +12,7 @@ from .records import RECORD, pack_into
 from .schema import (
     DURABLE,
     FELL,
+    FULL,
     LATE,
     PROBED,
     RECORD_BYTES,
@@ -43,6 +44,7 @@ __all__ = [
     "CELL_BITS",
     "DURABLE",
     "FELL",
+    "FULL",
     "KIND",
     "LATE",
     "PROBED",

@@ -8,7 +8,7 @@ from typing import Final
 
 from ..ids import id_text
 from ..values import Attributes
-from .schema import DURABLE, FELL, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind, reason_text
+from .schema import DURABLE, FELL, FULL, LATE, PROBED, REPLAYED, RETURNED, TO_BROKER, RecordKind, reason_text
 
 KIND: Final = "$kind"
 
@@ -20,6 +20,7 @@ _FLAGS: Final = MappingProxyType(
         RecordKind.LINK: (("$probed", PROBED),),
         RecordKind.MEMBERSHIP: (("$returned", RETURNED),),
         RecordKind.UNSEEN: (("$fell", FELL),),
+        RecordKind.LANE: (("$full", FULL),),
     }
 )
 """The flags that are defined for a kind."""

@@ -32,8 +32,8 @@ class RecordKind(IntEnum):
     DELIVERY = 4  # subject: the subscription; bound_us: its delay bound; expected: as in the event's record here
     DROP = 5  # subject: the subscription or broker it was for, 0: the whole event; reason: why
     EXPIRY = 6  # an expired event, as DROP; bound_us: the lifetime
-    LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes that wait; count: events
-    #           handed to it, expected: pings unanswered, since the last sample
+    LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes of events that wait for
+    #           it now; count: events handed to it, expected: pings unanswered, since the last sample
     MATCH = 8  # one read was matched. count: its events; delay_us: the time for all of them
     QUEUE = 9  # count, size: items and bytes that wait for subscribers; expected: slow ones; subject: subscriptions;
     #           delay_us: records of telemetry that were lost since the last
@@ -42,6 +42,9 @@ class RecordKind(IntEnum):
     CLIENT = 12  # a client's report. subject: the subscription; count: handed out since the last; size: waiting now
     UNSEEN = 13  # a client's report of deliveries that the application has not seen. subject: the subscription; count:
     #              the change of their number (flag FELL: it fell); publisher, sequence: the last of them; reason: why
+    LANE = 14  # the direction of a link to a neighbour, the subject. size, expected: most bytes and events that waited,
+    #            count: bytes handed to it, since the last sample; delay_us: how long the oldest event has waited;
+    #            bound_us: the bytes/s that it carries while events wait, 0: unknown; flag FULL: they wait for long
 
 
 LATE: Final = 1
@@ -58,6 +61,10 @@ TO_BROKER: Final = 32
 
 FELL: Final = 64
 """Of unseen events: set if their number fell. Only that of waiting ones does."""
+
+
+FULL: Final = 128
+"""Of a lane: set if events have waited in it for a second or longer, so it is given more than it carries."""
 
 
 class Field(NamedTuple):
@@ -139,6 +146,7 @@ def schema_document(version: int = SCHEMA_VERSION) -> Json:
             "probed": PROBED,
             "to_broker": TO_BROKER,
             "fell": FELL,
+            "full": FULL,
         },
         "reasons": {reason: code for reason, code in _REASON_CODES.items() if reason},
     }

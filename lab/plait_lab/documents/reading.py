@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -117,8 +118,10 @@ def members(path: Path, name: str) -> Iterator[tuple[str, str]]:
     """Yield the values of an enumeration with the comments beside them, which may continue on the next lines."""
     lines = path.read_text().splitlines()
     node = class_in(path, name)
+    assert node.end_lineno is not None, "a class of a parsed file"
+    last = takewhile(lambda line: re.match(r"\s+#", line), lines[node.end_lineno :])  # beside the last value
     found: list[list[str]] = []
-    for line in lines[node.lineno : node.end_lineno]:
+    for line in (*lines[node.lineno : node.end_lineno], *last):
         match = re.match(r"    ([A-Z_]+) = (?:\"(\w+)\"|(\d+)|\()?(?:\s+# (.*))?$", line)
         if match is not None:
             found.append([match[2] or match[1].lower(), match[4] or ""])

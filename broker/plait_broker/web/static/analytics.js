@@ -256,12 +256,12 @@ function incidents() {
 
 function links() {
   const rows = within(tables.links);
-  const found = grouped(rows, ["broker", "neighbour"], ["copies", "bytes", "samples", "samples_busy", "pings_missing"]);
+  const found = grouped(rows, ["broker", "neighbour"], ["copies", "bytes", "samples", "samples_full", "pings_missing"]);
   return listed("Links", "half", found.sort((a, b) => b.copies - a.copies), [
     { title: "Link", text: (row) => `${brokerName(row.broker)} → ${brokerName(row.neighbour)}` },
     { title: "Copies", width: "66", num: true, text: (row) => count(row.copies) },
     { title: "Bytes", width: "66", num: true, text: (row) => bytes(row.bytes) },
-    { title: "Busy", width: "54", num: true, text: (row) => percent(row.samples ? row.samples_busy / row.samples : null) },
+    { title: "Full", width: "54", num: true, text: (row) => percent(row.samples ? row.samples_full / row.samples : null), mood: (row) => (row.samples_full ? "warn" : "") },
     { title: "Median", width: "70", num: true, text: (row) => ms(us(row.last.p50_us)) },
     { title: "99%", width: "70", num: true, text: (row) => ms(us(row.last.p99_us)) },
   ], "no links");

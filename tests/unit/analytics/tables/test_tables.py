@@ -138,6 +138,12 @@ def test_links(world: World, tables: Tables) -> None:
         assert (row["copies"], row["bytes"]) == (world.truth.copies[key], 100 * world.truth.copies[key])
         assert row["copies_per_s"] == pytest.approx(world.truth.copies[key] / 60)
         assert in_bucket(row["p90_us"], quantile_bucket(delays, 90))
+        lanes = world.truth.lanes[key]
+        assert row["samples_full"] == sum(lane.full for lane in lanes)
+        assert row["bytes_written"] == sum(lane.bytes for lane in lanes)
+        assert row["waiting_bytes_max"] == max(lane.waiting_bytes for lane in lanes)
+        assert row["waiting_max_us"] == max(lane.waiting_us for lane in lanes)
+        assert row["capacity"] == max(lane.capacity for lane in lanes)
 
 
 def test_brokers(world: World, tables: Tables) -> None:
@@ -321,10 +327,11 @@ def test_names_stand_beside_ids_and_codes_are_words(world: World, tables: Tables
         client, link = row["broker_name"].replace("b", "c"), texts.get(row["subject"] or "")
         assert row["subject_name"] == {"delivery": client, "link": link, "match": None}[row["kind"]]
         assert (row["from_us"], row["to_us"]) == bucket_bounds_us(row["bucket"])
-    kinds = {"publish", "arrival", "forward", "delivery", "drop", "expiry", "link", "match", "queue"}
+    kinds = {"publish", "arrival", "forward", "delivery", "drop", "expiry", "link", "match", "queue", "lane"}
     assert {row["kind"] for row in shown["counts"]} == kinds
     lost = {(row["reason"], row["marks"]) for row in shown["counts"] if row["kind"] == "drop"}
     assert {("unreachable", "to_broker"), ("outbox_items", None)} <= lost
+    assert {row["marks"] for row in shown["counts"] if row["kind"] == "lane"} == {"full", None}
     entities = {(row["kind"], row["entity"], row["entity_name"]) for row in shown["counts"]}
     assert ("publish", id_text(7), publisher_name(7)) in entities
     assert ("delivery", "1", "c0") in entities
