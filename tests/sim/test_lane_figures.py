@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from math import isnan
@@ -14,6 +16,7 @@ from plait_broker.status import describe_links
 from plait_broker.telemetry.periodic_samples import Sampler
 from plait_broker.tracing.broker_summary import describe_summary
 from plait_broker.web.metrics.overlay_metrics import overlay_metrics
+from plait_broker.web.overlay_view import OverlayView
 from plait_core.ids import id_text
 from plait_core.telemetry import RECORD, record_attributes
 from plait_core.values import Attributes, Json
@@ -44,6 +47,7 @@ class Shown:
     metrics: dict[str, float]
     records: dict[str, Attributes]
     """Its telemetry records of one sample, by kind."""
+    overview: Json
 
 
 shown_under: dict[float, Shown] = {}
@@ -60,7 +64,23 @@ def see(lane: FullLane, load: float) -> None:
         for sample in metric.samples
         if sample.labels.get("neighbour") == name
     }
-    shown_under[load] = Shown(link, summary, metrics, recorded(broker, lane))
+    shown_under[load] = Shown(link, summary, metrics, recorded(broker, lane), overview(broker, lane))
+
+
+def overview(broker: Broker, lane: FullLane) -> Json:
+    """Return the lane as the live page of its sender has it."""
+
+    async def nobody(brokers: Iterable[int], topic: str, query: Json) -> dict[int, Json]:
+        return {}
+
+    async def sampled() -> Json:
+        view = OverlayView(lambda: broker, nobody, "0", clock=lambda: lane.world.now)
+        links = view.sample()["links"]
+        await view.close()
+        return dict(links)
+
+    links = asyncio.run(sampled())
+    return dict(links[f"{id_text(broker.id)}>{id_text(lane.world.nodes[2].overlay.me)}"])
 
 
 def recorded(broker: Broker, lane: FullLane) -> dict[str, Attributes]:
@@ -166,3 +186,12 @@ def test_telemetry_of_a_lane_with_room_records_what_it_carries() -> None:
     lane = shown(0.8).records["lane"]
     assert (lane["$full"], lane["$size"], lane["$delay_us"], lane["$bound_us"]) == (False, 0, 0, 0)
     assert lane["$count"] == pytest.approx(0.8 * LANE_BYTES_PER_S * LOAD_S / 2, rel=0.2)
+
+
+def test_the_page_shows_the_true_backlog() -> None:
+    seen = shown(1.6)
+    for name, fact in (("full", "full"), ("pending_bytes", "pending_bytes"), ("capacity", "measured_capacity")):
+        assert seen.overview[name] == seen.link[fact]
+    assert seen.overview["state"] == "up"
+    assert shown(0.8).overview["full"] is False
+    assert shown(0.8).overview["utilisation"] is None

@@ -2,7 +2,7 @@
 
 import { getJson } from "./feed.js";
 import { age, bytes, count, el, find, ms, percent, setText } from "./dom.js";
-import { paired } from "./topology.js";
+import { paired, stateOf } from "./topology.js";
 
 const NOTHING = { paths: [], alternates: [] };
 
@@ -126,7 +126,7 @@ function link(state, key) {
     el("p", { class: "what" }, pair.ends.map((end) => name(state, end)).join(" – ")),
     ...pair.directions.flatMap((one) => [
       el("h3", {}, `${name(state, one.from)} to ${name(state, one.to)}`),
-      facts([["State", one.state], ["Delay", ms(one.delay_ms)], ["Jitter", ms(one.jitter_ms)], ["Loss", `${percent(one.loss)} of pings`], ["Events", `${count(one.rate ?? 0)}/s, ${count(one.events ?? 0)} in all`], ["Waiting", bytes(one.pending_bytes)]]),
+      facts([["State", stateOf(one)], ["Delay", ms(one.delay_ms)], ["Jitter", ms(one.jitter_ms)], ["Loss", `${percent(one.loss)} of pings`], ["Events", `${count(one.rate ?? 0)}/s, ${count(one.events ?? 0)} in all`], ["Waiting", bytes(one.pending_bytes) + (typeof one.oldest_s === "number" ? `, the oldest for ${ms(one.oldest_s * 1000)}` : "")], ["Carries", typeof one.capacity === "number" ? `${bytes(one.capacity)}/s, ${percent(one.utilisation)} used` : "not full so far"]]),
     ]),
   ]];
 }

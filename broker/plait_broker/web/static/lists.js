@@ -1,7 +1,7 @@
 // Panels with lists: links, subscriptions, delay bounds, slow consumers, resources.
 
 import { age, bytes, byText, count, el, find, ms, percent, put, setText, svg, Spark, Table } from "./dom.js";
-import { paired } from "./topology.js";
+import { paired, stateOf } from "./topology.js";
 
 const KEPT = 90; // samples of a link's delay
 
@@ -17,12 +17,13 @@ export class Links {
     this.sparks = new WeakMap();
     this.table = new Table(find(".body", panel), [
       { title: "Link", text: (row) => row.name },
-      { title: "State", width: "62", text: (row) => row.state, mood: (row) => (row.state === "up" ? "muted" : "bad") },
+      { title: "State", width: "62", text: stateOf, mood: (row) => (row.state !== "up" ? "bad" : row.full ? "warn" : "muted") },
       { title: "Delay", width: "72", num: true, text: (row) => ms(row.delay_ms) },
       { title: "Jitter", width: "66", num: true, text: (row) => ms(row.jitter) },
       { title: "Loss", width: "46", num: true, text: (row) => percent(row.loss), mood: (row) => (row.loss > 0 ? "bad" : "") },
       { title: "Events", width: "64", num: true, text: (row) => `${count(row.rate)}/s` },
-      { title: "Waiting", width: "64", num: true, text: (row) => bytes(row.pending) },
+      { title: "Used", width: "50", num: true, text: (row) => (row.used === null ? "" : percent(row.used)) },
+      { title: "Waiting", width: "64", num: true, text: (row) => bytes(row.pending), mood: (row) => (row.full ? "warn" : "") },
       { title: "Delay history", width: "88", draw: (cell, row) => this.spark(cell, row) },
     ], { select: (key) => select("link", key), empty: "no other brokers", label: "Links between brokers" });
   }
@@ -35,10 +36,11 @@ export class Links {
       if (kept.length > KEPT) kept.shift();
       this.delays.set(key, kept);
       const most = (name) => Math.max(0, ...pair.directions.map((link) => link[name] ?? 0));
+      const used = pair.directions.some((link) => typeof link.utilisation === "number") ? most("utilisation") : null;
       const name = pair.ends.map((end) => state.brokers?.[end]?.name ?? end).sort().join(" – ");
-      rows.push([key, { ...pair, name, jitter: most("jitter_ms"), pending: most("pending_bytes"), kept }]);
+      rows.push([key, { ...pair, name, jitter: most("jitter_ms"), pending: most("pending_bytes"), used, kept }]);
     }
-    rows.sort(([, a], [, b]) => (a.state === "up") - (b.state === "up") || b.delay_ms - a.delay_ms || byText(a.name, b.name));
+    rows.sort(([, a], [, b]) => (a.state === "up") - (b.state === "up") || b.full - a.full || b.delay_ms - a.delay_ms || byText(a.name, b.name));
     this.table.update(rows);
     this.table.mark(selected?.kind === "link" ? selected.id : null);
     setText(this.meta, rows.length ? "the slower direction of each" : "");

@@ -196,7 +196,7 @@ export class Topology {
     put(link.line, "data-state", pair.state);
     put(link.line, "stroke", delayColour(pair.delay_ms));
     put(link.line, "stroke-width", (chosen ? 2 : 0) + (this.crowded ? 1.2 : 1.6) + Math.min(5, Math.log10(1 + pair.rate) * (this.crowded ? 0.8 : 1.5)));
-    const text = pair.state === "up" ? ms(pair.delay_ms) + (pair.loss ? ` · ${percent(pair.loss)} lost` : "") : pair.state;
+    const text = pair.state === "up" ? ms(pair.delay_ms) + (pair.full ? " · full" : "") + (pair.loss ? ` · ${percent(pair.loss)} lost` : "") : pair.state;
     setText(link.label, labelled || chosen || beside ? text : "");
     put(link.label, "visibility", labelled || chosen || beside ? "visible" : "hidden");
     link.label.style.display = chosen || beside ? "inline" : "";
@@ -228,16 +228,20 @@ function beside(near, far) {
   return [across * clear, along * clear];
 }
 
+/** The state of a link or direction in a word. One that is full is up: events wait for it. */
+export const stateOf = (link) => (link.state === "up" && link.full ? "full" : link.state);
+
 /** Both directions of each link as one. */
 export function paired(links) {
   const pairs = new Map();
   for (const link of Object.values(links)) {
     const ends = [link.from, link.to].sort();
     const key = ends.join("|");
-    const pair = pairs.get(key) ?? { ends, state: "up", delay_ms: null, rate: 0, loss: 0, directions: [] };
+    const pair = pairs.get(key) ?? { ends, state: "up", full: false, delay_ms: null, rate: 0, loss: 0, directions: [] };
     pair.directions.push(link);
     if (link.state !== "up") pair.state = pair.state === "down" ? "down" : link.state;
     if (link.delay_ms !== null) pair.delay_ms = Math.max(pair.delay_ms ?? 0, link.delay_ms);
+    pair.full ||= link.full === true;
     pair.rate += link.rate ?? 0;
     pair.loss = Math.max(pair.loss, link.loss ?? 0);
     pairs.set(key, pair);
