@@ -25,6 +25,8 @@ class Counters:
     """Copies of events sent towards other brokers."""
     arrived: int = 0
     """Events received from other brokers for subscribers of this one."""
+    copies: int = 0
+    """Copies of events received from other brokers, to deliver or to send on."""
     late: int = 0
     """Deliveries written beyond the delay bound, of subscriptions that keep late events."""
     confirmed: int = 0
@@ -32,9 +34,11 @@ class Counters:
     delivery_delays: DelayHistogram = field(default_factory=DelayHistogram)
     """Delays of deliveries when they were written, as their frames carry them."""
     matching_times: DelayHistogram = field(default_factory=DelayHistogram)
-    """Time from a read to the end of matching its events. The server measures it, since it has the clock."""
+    """Time from a read to the end of matching its events and copies. The server measures it, since it has the clock."""
     waiting_times: DelayHistogram = field(default_factory=DelayHistogram)
     """Times that deliveries have waited in their subscriptions' queues."""
+    busy_s: float = 0.0
+    """Time that the server has spent in the broker and in writing: its share of a second is how busy the loop is."""
     bytes_in: int = 0
     bytes_out: int = 0
     connections: int = 0

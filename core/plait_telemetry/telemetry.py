@@ -104,7 +104,7 @@ class Telemetry:
         )  # fmt: skip
 
     def matched(self, events: int, elapsed_us: int, now: float) -> None:
-        """Record the matching of one read: its number of events, and the time for all of them."""
+        """Record the matching of one read: its number of events and copies, and the time for all of them."""
         self._put(self.wall_us(now), 0, 0, 0, 0, min(elapsed_us, U32_MAX), 0, 0, events, 0, 1, _MATCH, 0, 0, 0)
 
     # --- samples ------------------------------------------------------------------------------------------------------

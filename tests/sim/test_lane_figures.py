@@ -113,6 +113,13 @@ def test_the_capacity_of_a_full_lane_is_that_of_its_link() -> None:
     assert sender(loaded(0.8)).lane.figures.capacity.bytes_per_s == 0.0
 
 
+def test_copies_of_events_are_counted_where_they_arrive() -> None:
+    world = loaded(0.8).world
+    published, relayed, arrived = (world.broker(number).counters for number in range(3))
+    assert published.copies == 0
+    assert relayed.copies == arrived.copies == arrived.arrived > 1_000
+
+
 def test_a_full_lane_shows_what_waits_and_for_how_long() -> None:
     figures, now = sender(loaded(1.6)).lane.figures, loaded(1.6).world.now
     assert figures.is_full(now)

@@ -127,7 +127,7 @@ class BrokerDriver:
     def received(self, link: ConnectionId, data: bytes) -> None:
         """Pass bytes to the broker."""
         began, counters = monotonic(), self._counters
-        published = counters.published
+        before = counters.published + counters.copies
         try:
             self.broker.receive(link, data, began)
         except Exception:
@@ -142,11 +142,12 @@ class BrokerDriver:
         finally:
             if not self._flush_scheduled:
                 self._call_flush()
-        if published := counters.published - published:
+        if events := counters.published + counters.copies - before:
             elapsed_us = int((matched - began) * 1_000_000)
-            counters.matching_times.observe(elapsed_us, published)
+            counters.matching_times.observe(elapsed_us, events)
             if self.broker.telemetry is not None:
-                self.broker.telemetry.matched(published, elapsed_us, began)
+                self.broker.telemetry.matched(events, elapsed_us, began)
+        counters.busy_s += monotonic() - began
 
     def writable(self, link: ConnectionId, writable: bool) -> None:
         """Report that a connection accepts bytes again, or that its write buffer is full."""
@@ -179,6 +180,7 @@ class BrokerDriver:
     def _flush(self) -> None:
         self._flush_scheduled = False
         if not self._stopped:
+            began = monotonic()
             self._single_read, self._reads = self._reads <= 1, 0
             try:
                 if self._output_due:
@@ -186,6 +188,7 @@ class BrokerDriver:
             finally:
                 self._keep_deadline()
                 self.changed.set()
+                self._counters.busy_s += monotonic() - began
 
     def _write_output(self) -> None:
         self._turn_bytes, self._output_due = 0, False
@@ -245,9 +248,11 @@ class BrokerDriver:
     def _tick(self) -> None:
         self._timer = None
         if not self._stopped:
+            began = monotonic()
             try:
-                self.broker.tick(monotonic())
+                self.broker.tick(began)
             finally:
+                self._counters.busy_s += monotonic() - began
                 self._output_due = True
                 self._flush()
 

@@ -82,6 +82,7 @@ def describe_summary(broker: BrokerView, question: Json, now: float) -> Json:
             "bytes_in": counters.bytes_in,
             "bytes_out": counters.bytes_out,
         },
+        "busy_s": round(counters.busy_s, 3),
         "dropped": {reason.value: count for reason, count in sorted(counters.dropped.items()) if count},
         "client_dropped": {reason.value: count for reason, count in sorted(counters.client_dropped.items()) if count},
         "rejected": dict(sorted(counters.rejected.items())),

@@ -222,6 +222,7 @@ class OverlayView:
             "started": round((time.time() - reading.uptime_s) / 10) * 10,
             "cpu": seen.cpu,
             "rss": number(reading.resources.get("rss")),
+            "busy": None if change is None else change.busy,
             "lag_ms": short(number(reading.resources.get("lag_s")) * 1000),
             "fds": number(reading.resources.get("fds")),
             "collections": number(reading.resources.get("collections")),

@@ -56,6 +56,7 @@ class SummaryReading:
         self.links = list(items(summary.get("links")))
         self.shown = list(items(summary.get("shown")))
         self.resources = mapping(summary.get("resources"))
+        self.busy_s = number(summary.get("busy_s"))
         self.uptime_s = number(summary.get("uptime_s"))
         self.recorded = number(summary.get("recorded"))
         self.incidents = list(items(summary.get("incidents")))
@@ -77,6 +78,8 @@ class CounterDelta:
     def __init__(self, before: SummaryReading, after: SummaryReading) -> None:
         self.elapsed_s = max(after.at - before.at, 0.05)
         self.counts = {name: growth(before.counts[name], after.counts[name]) for name in COUNTS}
+        self.busy = short(min(1.0, growth(before.busy_s, after.busy_s) / self.elapsed_s))
+        """Share of the time in which the loop was busy."""
         self.lost = growth(before.lost, after.lost)
         self.late = growth(before.late, after.late)
         self.dropped = _growth_of_each(before.dropped, after.dropped)

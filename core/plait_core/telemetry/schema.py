@@ -34,7 +34,8 @@ class RecordKind(IntEnum):
     EXPIRY = 6  # an expired event, as DROP; bound_us: the lifetime
     LINK = 7  # subject: the neighbour; delay_us, bound_us: delay and its jitter; size: bytes of events that wait for
     #           it now; count: events handed to it, expected: pings unanswered, since the last sample
-    MATCH = 8  # one read was matched. count: its events; delay_us: the time for all of them
+    MATCH = 8  # one read was matched. count: its events, and copies of events from other brokers; delay_us: the time
+    #            for all of them
     QUEUE = 9  # count, size: items and bytes that wait for subscribers; expected: slow ones; subject: subscriptions;
     #           delay_us: records of telemetry that were lost since the last
     MEMBERSHIP = 10  # subject: a broker that came, or went (flag RETURNED or none)

@@ -217,6 +217,7 @@ class BrokerConnections:
             if type(frames[at]) is Forward:
                 end_of_run = self._overlay.receive_events(link.neighbour, frames, at, now)
                 link.events_arrived(end_of_run - at)
+                self._counters.copies += end_of_run - at
                 at = end_of_run
             else:
                 self._receive_control(link, frames[at], now)

@@ -145,7 +145,11 @@ def _counted(broker: BrokerView) -> Iterator[Metric]:
     yield histogram(
         "plait_waiting_seconds", "How long deliveries that could not be written at once waited.", counts.waiting_times
     )
-    yield histogram("plait_matching_seconds", "From the read that brought an event until it was matched.",
+    yield counter("plait_copies_received", "Copies of events from other brokers, to deliver or to send on.",
+                  counts.copies)  # fmt: skip
+    yield counter("plait_loop_busy_seconds", "Time of reading, matching and writing: its rate is how busy the loop is.",
+                  counts.busy_s)  # fmt: skip
+    yield histogram("plait_matching_seconds", "From the read that brought an event or a copy until it was matched.",
                     counts.matching_times)  # fmt: skip
     yield counter("plait_received_bytes", "Bytes from connections of clients and brokers.", counts.bytes_in)
     yield counter("plait_sent_bytes", "Bytes to connections of clients and brokers.", counts.bytes_out)

@@ -114,7 +114,7 @@ function broker(state, id) {
       ["Waiting", one.pending ? `${count(one.pending)} deliveries, ${bytes(one.pending_bytes)}` : "nothing"],
       ["Unconfirmed", count(one.awaiting)],
       ["Dropped here", drops || "nothing"],
-      ["Process", `${percent(one.cpu)} of a core, ${bytes(one.rss)}, loop ${ms(one.lag_ms)} late, up ${age(Date.now() / 1000 - one.started)}`],
+      ["Process", `${percent(one.cpu)} of a core, ${bytes(one.rss)}, loop ${percent(one.busy)} busy and ${ms(one.lag_ms)} late, up ${age(Date.now() / 1000 - one.started)}`],
     ]),
   ]];
 }

@@ -154,6 +154,7 @@ export class ResourcesPanel {
       { title: "Broker", text: (row) => row.name },
       { title: "CPU", width: "54", num: true, text: (row) => percent(row.cpu), mood: (row) => (row.cpu > 0.85 ? "bad" : row.cpu > 0.6 ? "warn" : "") },
       { title: "Memory", width: "76", num: true, text: (row) => bytes(row.rss) },
+      { title: "Busy", width: "50", num: true, text: (row) => percent(row.busy), mood: (row) => (row.busy > 0.85 ? "bad" : row.busy > 0.6 ? "warn" : "") },
       { title: "Loop", width: "70", num: true, text: (row) => ms(row.lag_ms), mood: (row) => (row.lag_ms > 50 ? "warn" : "") },
       { title: "Files", width: "42", num: true, text: (row) => count(row.fds) },
       { title: "Up", width: "52", num: true, text: (row) => age(Date.now() / 1000 - row.started) },

@@ -71,6 +71,8 @@ OVERVIEW: Final = Dashboard(
         Panel("Processor", ((f"rate(process_cpu_seconds_total{{{_HERE}}}[1m])", "{{broker}}"),), "percentunit",
               says="Share of one core: a broker uses at most one."),
         _each("Memory", "process_resident_memory_bytes", "bytes"),
+        Panel("Loop busy", ((f"rate(plait_loop_busy_seconds_total{{{_HERE}}}[1m])", "{{broker}}"),), "percentunit",
+              says="Share of the time in which the loop reads, matches and writes."),
     ),
 )  # fmt: skip
 

@@ -39,6 +39,7 @@ BROKER_COLUMNS: Final = (
     "p99",
     "cpu",
     "memory",
+    "busy",
     "loop",
 )
 LINK_COLUMNS: Final = ("link", "state", "delay", "jitter", "loss", "events/s", "used", "waiting", "oldest")
@@ -93,6 +94,7 @@ def broker_rows(overview: Json) -> dict[str, Row]:
             _ms(one.get("p99_ms")),
             _percent(one.get("cpu")),
             _megabytes(one.get("rss")),
+            _percent(one.get("busy")),
             _ms(one.get("lag_ms")),
         )
         for id, one in brokers[:ROWS_MAX]

@@ -24,6 +24,7 @@ SAID = {
             "delivered_s": 1234.5,
             "cpu": 0.051,
             "rss": 64e6,
+            "busy": 0.25,
             "lag_ms": 0.4,
         },
     },
@@ -39,7 +40,7 @@ def test_rows_are_in_the_order_of_what_matters() -> None:
     brokers = broker_rows(SAID)
     assert list(brokers) == ["2", "1"]
     assert brokers["2"][4:6] == ("1,234", "-")
-    assert brokers["2"][-3:] == ("5.1%", "64 MB", "400 µs")
+    assert brokers["2"][-4:] == ("5.1%", "64 MB", "25.0%", "400 µs")
     assert list(link_rows(SAID)) == ["1>2", "2>1"]
     assert "1 of 2 brokers" in headline(SAID)
     assert "delay 250 µs" in headline(SAID)
