@@ -49,8 +49,8 @@ class LinkSettings:
     retransmit: bool = True
     """Whether unacknowledged events are sent again; off only in the laboratory."""
     capacity: int = 0
-    """Bytes/s that each link of this broker carries; 0 for unknown. Flooded for other programs; no path depends on
-    it."""
+    """Bytes/s that each link of this broker carries; 0: as measured while it is full. Flooded for other programs; no
+    path depends on it."""
     segments: tuple[str, ...] = ()
     """The network segments that this broker is attached to, by name. Flooded likewise."""
     when_full: str = DROP

@@ -12,7 +12,7 @@ import pytest
 
 from plait_broker.broker import Broker
 from plait_broker.overlay.topology.neighbours import Neighbour
-from plait_broker.status import describe_links
+from plait_broker.status import capacity_of, describe_links
 from plait_broker.telemetry.periodic_samples import Sampler
 from plait_broker.tracing.broker_summary import describe_summary
 from plait_broker.web.metrics.overlay_metrics import overlay_metrics
@@ -202,3 +202,12 @@ def test_the_page_shows_the_true_backlog() -> None:
     assert seen.overview["state"] == "up"
     assert shown(0.8).overview["full"] is False
     assert shown(0.8).overview["utilisation"] is None
+
+
+def test_all_brokers_learn_the_capacity_of_a_full_lane() -> None:
+    for load, known in ((1.6, True), (0.8, False)):
+        nodes = loaded(load).world.nodes
+        me, receiver = nodes[1].overlay.me, nodes[2].overlay.me
+        for node in nodes:
+            found = capacity_of(node.overlay.map.known[me], receiver)
+            assert found == (pytest.approx(LANE_BYTES_PER_S, rel=0.05) if known else None)

@@ -27,8 +27,8 @@ class OverlaySettings:
     retransmit: bool = True
     """Whether events are retransmitted. It is off only in the laboratory, to show the losses of a strategy alone."""
     link_capacity: int = 0
-    """The configured capacity of each link of this broker in bytes/s; 0 for unknown. It floods, and no path depends on
-    it."""
+    """The configured capacity of each link of this broker in bytes/s. 0: the measured one floods, once it is known. No
+    path depends on it."""
     segments: tuple[str, ...] = ()
     """The configured network segments that this broker is attached to. They flood, and no path depends on them."""
     stream_items_max: int = 65_536

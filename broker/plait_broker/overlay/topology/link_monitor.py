@@ -18,9 +18,9 @@ from .neighbours import Neighbour
 
 FLOODS_PER_S: Final = 0.2
 FLOODS_BURST: Final = 6.0
-"""Rate of link states that one broker floods because delays have changed. A few show a change in full. Beyond them the
-delays are noise, as on an overloaded machine, and every broker verifies every link state, which adds to the load. OSPF
-floods a link state every five seconds at most, too."""
+"""Rate of link states that one broker floods because delays or capacities have changed. A few show a change in full.
+Beyond them the delays are noise, as on an overloaded machine, and every broker verifies every link state, which adds to
+the load. OSPF floods a link state every five seconds at most, too."""
 
 STALL_S: Final = 0.1
 """A timer that runs this late shows that the process has stalled."""
@@ -86,23 +86,36 @@ class LinkMonitor:
             incarnation=state.incarnation.log,
             born=state.incarnation.born,
             address=state.address,
-            capacities=(settings.link_capacity,) * len(measured) if settings.link_capacity else (),
+            capacities=self._capacities(measured),
             segments=settings.segments,
         )
         state.flooding.originate(link_state)
+
+    def _capacities(self, brokers: list[int]) -> tuple[int, ...]:
+        """Return the capacity of the link to each broker: the configured one, else what was measured, 0 for unknown.
+        Empty if none is known."""
+        configured, neighbours = self._state.settings.link_capacity, self._state.neighbours
+        capacities = tuple(configured or neighbours[broker].flooded_capacity for broker in brokers)
+        return capacities if any(capacities) else ()
 
     def outbid(self, version: int) -> None:
         """Note that a link state of ours with a higher version floods: it came from an earlier run."""
         self._version = max(self._version, version)
 
     def measured(self, now: float) -> None:
-        """Flood measured delays that have changed, and compute next hops anew."""
+        """Flood measured delays and capacities that have changed, and compute next hops anew."""
         state = self._state
         state.topology_changed(now)
-        changed = [neighbour for neighbour in state.neighbours.values() if neighbour.should_flood(now)]
-        if changed and (any(not neighbour.flooded_us for neighbour in changed) or self._floods.take(now)):
+        neighbours = state.neighbours.values()
+        changed = [neighbour for neighbour in neighbours if neighbour.should_flood(now)]
+        resized = [neighbour for neighbour in neighbours if neighbour.should_flood_capacity(now)]
+        if state.settings.link_capacity:
+            resized = []
+        if any(not neighbour.flooded_us for neighbour in changed) or ((changed or resized) and self._floods.take(now)):
             for neighbour in changed:
                 neighbour.note_flooded(now)
+            for neighbour in resized:
+                neighbour.note_capacity_flooded(now)
             self.originate()
 
     def tick(self, now: float) -> bool:

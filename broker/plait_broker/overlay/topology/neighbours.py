@@ -2,8 +2,9 @@
 
 A link is dead when nothing arrives for the detection bound, or when a ping stays unanswered for so long. So a link that
 loses one direction is dead, too. While events arrive at the neighbour, a ping may take longer: the link is full, and
-alive. The delay of a link is half the round trip, smoothed. The delay that floods follows it with
-hysteresis, so that noise does not change next hops. The delay that events carry is measured in `transit_delay.py`.
+alive. The delay of a link is half the round trip, smoothed. The delay that floods follows it with hysteresis, so that
+noise does not change next hops. The measured capacity of a lane floods more rarely, and no path depends on it. The
+delay that events carry is measured in `transit_delay.py`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ FLOOD_US: Final = 300
 
 FLOOD_AGAIN_S: Final = 0.5
 """Least time between two floods of one link's delay. Faster changes are averaged."""
+
+CAPACITY_RATIO: Final = 0.3
+CAPACITY_AGAIN_S: Final = 30.0
+CAPACITY_SETTLED_S: Final = 2.0
+"""A capacity floods once it was measured for this time, since the window is too small at first. It floods again when it
+has changed by a third, at most every `CAPACITY_AGAIN_S`."""
 
 PATIENCE_S: Final = 0.25
 """An answer counts as missing after this, beyond twice the round trip: half a heartbeat."""
@@ -69,6 +76,9 @@ class Neighbour:
     flooded_us: int = 0
     """The delay that was flooded last; 0 before the first flood."""
     flooded_at: float = -1e9
+    flooded_capacity: int = 0
+    """The measured bytes/s of the lane to it that were flooded last; 0 before the first measurement."""
+    capacity_flooded_at: float = -1e9
     samples: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """The last delays, not smoothed."""
     pings: dict[int, float] = field(default_factory=dict)
@@ -122,6 +132,19 @@ class Neighbour:
         """Note that its delay floods now."""
         self.flooded_us = max(1, round(self.delay_us))
         self.flooded_at = now
+
+    def should_flood_capacity(self, now: float) -> bool:
+        """Return whether the capacity of the lane to it has changed enough to flood it."""
+        capacity, flooded = self.lane.figures.capacity, self.flooded_capacity
+        if capacity.measured_s < CAPACITY_SETTLED_S or not self.flooded_us:
+            return False
+        moved = abs(capacity.bytes_per_s - flooded)
+        return moved > CAPACITY_RATIO * flooded and now - self.capacity_flooded_at >= CAPACITY_AGAIN_S
+
+    def note_capacity_flooded(self, now: float) -> None:
+        """Note that the capacity of the lane to it floods now."""
+        self.flooded_capacity = round(self.lane.figures.capacity.bytes_per_s)
+        self.capacity_flooded_at = now
 
     def compare(self, claimed_us: int | None, now: float) -> bool:
         """Compare the delay that it floods with the measured one. Return whether it is disputed from now on."""

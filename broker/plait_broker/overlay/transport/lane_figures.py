@@ -91,11 +91,13 @@ class Capacity:
     The value halves in `CAPACITY_HALF_S` of full load, so it follows a path that has become slower.
     """
 
-    __slots__ = ("_bytes", "_since", "bytes_per_s")
+    __slots__ = ("_bytes", "_since", "bytes_per_s", "measured_s")
 
     def __init__(self) -> None:
         self.bytes_per_s = 0.0
         """0 while it is unknown."""
+        self.measured_s = 0.0
+        """Time in which it was measured."""
         self._bytes = 0
         self._since: float | None = None
         """The first of the echoes that are measured."""
@@ -110,6 +112,7 @@ class Capacity:
         if elapsed_s >= MEASURE_S:
             decayed = self.bytes_per_s * 0.5 ** (elapsed_s / CAPACITY_HALF_S)
             self.bytes_per_s = max(self._bytes / elapsed_s, decayed)
+            self.measured_s += elapsed_s
             self._since, self._bytes = now, 0
 
     def interrupt(self) -> None:

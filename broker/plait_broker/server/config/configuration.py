@@ -19,7 +19,8 @@
     dissemination = "shortest-paths"                # the strategy that plans the copies of events
     laboratory = false                              # allow strategies that may loop, and retransmit = false
     retransmit = true                               # send unacknowledged events again
-    capacity = 125_000_000                          # bytes/s of each link; flooded, no path depends on it
+    capacity = 125_000_000                          # bytes/s of each link; floods instead of what is
+                                                    # measured when the link is full; no path depends on it
     segments = ["rack-7"]                           # network segments of this broker; flooded likewise
     when_full = "drop"                              # or "block": when too many events wait for another broker, drop
                                                     # the oldest of them, or let their publishers wait

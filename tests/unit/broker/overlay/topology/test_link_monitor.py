@@ -7,6 +7,7 @@ from random import Random
 from plait_broker.overlay import Overlay
 from plait_broker.overlay.settings import Incarnation, OverlaySettings
 from plait_broker.overlay.topology.link_monitor import FLOODS_BURST, FLOODS_PER_S
+from plait_broker.overlay.topology.neighbours import CAPACITY_AGAIN_S
 from plait_core.wire import Ping, Pong
 
 ME, OTHER, LINK = 1, 2, 7
@@ -15,8 +16,9 @@ ME, OTHER, LINK = 1, 2, 7
 class Monitored:
     """A broker with one link, whose pings are answered after `delay_s`, or never."""
 
-    def __init__(self) -> None:
-        self.overlay = Overlay(ME, OverlaySettings(name="b1"), Incarnation(), None, Random(1), 0.0)
+    def __init__(self, capacity: int = 0) -> None:
+        settings = OverlaySettings(name="b1", link_capacity=capacity)
+        self.overlay = Overlay(ME, settings, Incarnation(), None, Random(1), 0.0)
         self.overlay.link_up(LINK, OTHER, "b2", 0.0)
         self.pings: list[int] = []
 
@@ -33,6 +35,21 @@ class Monitored:
         for nonce in self.pings:
             self.overlay.receive(OTHER, Pong(nonce), sent_at + delay_s)
         self.pings.clear()
+
+    def run(self, since: int, until: int, *capacities: float) -> None:
+        """Let the lane have these capacities in turn, one in each second. The delay stays the same."""
+        for second in range(since, until):
+            if capacities:
+                capacity = self.overlay.neighbours[OTHER].lane.figures.capacity
+                capacity.bytes_per_s = capacities[second % len(capacities)]
+                capacity.measured_s += 1.0
+            for now in (second, second + 0.5):
+                self.tick(now)
+                self.answer(now, 0.002)
+
+    @property
+    def capacities(self) -> tuple[int, ...]:
+        return self.overlay.map.known[ME].capacities
 
     @property
     def linked(self) -> bool:
@@ -61,6 +78,37 @@ def test_a_change_that_lasts_floods_at_once() -> None:
         monitored.answer(beat / 2, 0.002 if beat < 20 else 0.050)
     flooded_us = dict(zip(*((known := monitored.overlay.map.known[ME]).neighbours, known.delays_us), strict=True))
     assert flooded_us[OTHER] > 20_000
+
+
+def test_a_measured_capacity_floods_and_noise_does_not() -> None:
+    monitored = Monitored()
+    monitored.run(0, 5)
+    assert monitored.capacities == (), "it is unknown until the lane is full"
+    monitored.run(5, 6, 20_000.0)
+    assert monitored.capacities == (), "the first figure is often too low"
+    monitored.run(6, 8, 100_000.0)
+    assert monitored.capacities == (100_000,)
+    version, later = monitored.version, 8 + 4 * int(CAPACITY_AGAIN_S)
+    monitored.run(8, later, 80_000.0, 120_000.0)
+    assert monitored.version == version
+    monitored.run(later, later + 2, 50_000.0)
+    assert monitored.capacities == (50_000,)
+
+
+def test_a_capacity_that_changes_all_the_time_floods_every_half_minute_at_most() -> None:
+    monitored = Monitored()
+    monitored.run(0, 5)
+    version, seconds = monitored.version, 300
+    monitored.run(5, 5 + seconds, 100_000.0, 500_000.0)
+    assert 2 <= monitored.version - version <= 1 + seconds / CAPACITY_AGAIN_S
+
+
+def test_a_configured_capacity_goes_before_what_is_measured() -> None:
+    monitored = Monitored(capacity=125_000)
+    monitored.run(0, 5)
+    version = monitored.version
+    monitored.run(5, 60, 50_000.0, 400_000.0)
+    assert (monitored.capacities, monitored.version) == ((125_000,), version)
 
 
 def test_a_stall_of_this_process_is_no_silence_of_its_neighbour() -> None:
