@@ -226,18 +226,17 @@ class BrokerConnections:
     def _receive_control(self, link: Connection, frame: Frame, now: float) -> None:
         if isinstance(frame, Close):
             self._receive_close(link, frame)
+        elif not isinstance(frame, ControlFrame):
+            raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+        elif not link.control_rate.take(now, _cost(frame)):
+            self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         elif isinstance(frame, StampEcho):
             if not link.echoed(frame, now):
                 self._overlay.note_false_echo(link.neighbour, now)
-        elif isinstance(frame, ControlFrame):
+        else:
             if isinstance(frame, ClockStamp):
                 link.stamped(frame)
-            if link.control_rate.take(now, _cost(frame)):
-                self._overlay.receive(link.neighbour, frame, now)
-            else:
-                self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
-        else:
-            raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+            self._overlay.receive(link.neighbour, frame, now)
 
     def expel(self, link: Connection, code: Code, reason: str, now: float) -> None:
         """Close the connection to a neighbour that broke the rules, and refuse it for a while."""

@@ -14,7 +14,7 @@ from plait_core.wire.frame_types.overlay_frames import LinkState
 
 from ..outputs import CloseLink, LogRemark, SendFrame
 from ..state import OverlayState
-from .neighbours import Neighbour
+from .neighbours import PROGRESS_TIMES, Neighbour
 
 FLOODS_PER_S: Final = 0.2
 FLOODS_BURST: Final = 6.0
@@ -129,6 +129,7 @@ class LinkMonitor:
         self.due_at = min(self._heartbeat_at, self._dead_at)
         for neighbour in list(state.neighbours.values()):
             self._ping(neighbour, now)
+        self._close_mute(now)
         self.measured(now)
         self._compare(now)
         return True
@@ -163,6 +164,17 @@ class LinkMonitor:
         deaths = [neighbour.dies_at(detect_s) for neighbour in state.neighbours.values()]
         self._dead_at = min(deaths, default=math.inf)
         self.due_at = min(self._heartbeat_at, self._dead_at)
+
+    def _close_mute(self, now: float) -> None:
+        """Close the links of neighbours that answer pings and acknowledge no events: nothing passes over them."""
+        state, patience_s = self._state, PROGRESS_TIMES * self._state.settings.detect_s
+        for neighbour in list(state.neighbours.values()):
+            if neighbour.lane.silent_s(now) > patience_s:
+                state.counts["links_mute"] += 1
+                reason = f"{neighbour.name} has acknowledged no event for {patience_s:.3g} s"
+                state.outputs.append(CloseLink(neighbour.link, reason))
+                state.outputs.append(LogRemark(f"{reason}, although it answers pings: the link to it is closed"))
+                self.down(neighbour.id, now, reason)
 
     def _compare(self, now: float) -> None:
         """Compare the delays that neighbours flood with ours."""

@@ -281,6 +281,7 @@ class EventStreams:
         for home in list(self.sending):
             outgoing = self.outgoing[home]
             if not self._map.reaches(self.me, home):
+                self.full.pop(home, None)  # publishers do not wait for a broker that may be away for a day
                 for position in [position for position, kept in outgoing.kept.items() if is_expired(kept, now)]:
                     self._give_up(home, outgoing, position, "expired", now)
                 while outgoing.waiting and is_expired(outgoing.waiting[0], now):
@@ -314,7 +315,7 @@ class EventStreams:
         assert party is not None, "an event that waits has a name"
         while outgoing.filling > 1 and len(outgoing.waiting) > 1:
             self._lose(home, 0, outgoing.drop_oldest(), "overlay_full", now)
-        if outgoing.filling >= FULL:
+        if outgoing.filling >= FULL and self._map.reaches(self.me, home):
             self.full[home] = None
         return party[1]
 

@@ -38,7 +38,7 @@ class Lane:
     """The direction of one link to the neighbour."""
 
     __slots__ = (
-        "_confirmed", "_copy_bytes", "_last_us", "_sent", "_stamps", "_told", "_writes",
+        "_confirmed", "_copy_bytes", "_last_us", "_sent", "_stamps", "_told", "_told_at", "_writes",
         "figures", "in_flight", "progress_at", "queue", "window",
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ class Lane:
         """Each stamp with the number of copies that were written before it."""
         self._last_us = 0
         self._told = False
-        """Whether the last stamp said that this lane waits."""
+        self._told_at = -inf
+        """Whether the last stamp said that this lane waits, and since when."""
 
     @property
     def room(self) -> int:
@@ -80,11 +81,17 @@ class Lane:
         """Whether the neighbour must learn that this lane waits: it echoes nothing else than stamps before."""
         return not self._told and self.in_flight > 0 and not self.room
 
+    def silent_s(self, now: float) -> float:
+        """Return for how long the neighbour has acknowledged nothing, although it knows that this lane waits."""
+        return now - max(self._told_at, self.progress_at) if self._told and self._writes else 0.0
+
     def stamp(self, now: float) -> tuple[int, bool]:
         """Return the stamp of what is written now, and whether the lane waits."""
         self._last_us = at_us = max(self._last_us + 1, round(now * 1_000_000))
         self._stamps.append((at_us, self._sent))
-        self._told = bool(self.queue) or not self.room
+        told, self._told = self._told, bool(self.queue) or not self.room
+        if self._told and not told:
+            self._told_at = now
         return at_us, self._told
 
     def note_backlog(self, now: float) -> None:

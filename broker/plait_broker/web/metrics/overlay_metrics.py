@@ -33,6 +33,7 @@ INCIDENTS: Final = {
     "expired": "a copy passed its event's lifetime on the way",
     "forged": "a message failed its MAC or its signature",
     "false_echoes": "a neighbour acknowledged events that were not sent to it",
+    "links_mute": "a neighbour answered pings and acknowledged no event for long, and the link to it was closed",
     "lane_full": "too many copies waited for a link, and one was dropped; it is retransmitted",
     "links_dead": "a link was closed because nothing was received on it",
     "loops": "a message came back to its source, and was dropped",

@@ -8,6 +8,7 @@ from plait_broker.overlay import Overlay
 from plait_broker.overlay.settings import Incarnation, OverlaySettings
 from plait_broker.overlay.topology.link_monitor import FLOODS_BURST, FLOODS_PER_S
 from plait_broker.overlay.topology.neighbours import CAPACITY_AGAIN_S
+from plait_broker.overlay.transport.lane_window import START_BYTES
 from plait_core.wire import Ping, Pong
 
 ME, OTHER, LINK = 1, 2, 7
@@ -120,6 +121,34 @@ def test_a_stall_of_this_process_is_no_silence_of_its_neighbour() -> None:
     for beat in range(8):
         monitored.tick(3.7 + beat / 2)
     assert not monitored.linked, "none has come since"
+
+
+def test_a_link_whose_neighbour_acknowledges_no_event_is_closed_and_named() -> None:
+    monitored = Monitored()
+    lane = monitored.overlay.neighbours[OTHER].lane
+    lane.wrote(100, 1, 0.0)
+    monitored.run(0, 60)
+    assert monitored.linked, "a lane with room awaits no echo"
+    lane.wrote(2 * START_BYTES, 1, 60.0)
+    assert lane.stamp(60.0)[1], "now it waits for one"
+    monitored.run(60, 72)
+    assert monitored.linked
+    monitored.run(72, 74)
+    assert not monitored.linked
+    assert "acknowledged no event" in monitored.overlay.links_lost[OTHER]
+    assert monitored.overlay.counts["links_mute"] == 1
+
+
+def test_a_link_whose_events_arrive_slowly_stays() -> None:
+    monitored = Monitored()
+    lane = monitored.overlay.neighbours[OTHER].lane
+    for second in range(0, 100, 5):
+        monitored.run(second, second + 5)
+        lane.wrote(100, 1, second + 5.0)
+        assert lane.echoed(lane.stamp(second + 5.0)[0], 0, second + 5.0)
+        lane.wrote(2 * START_BYTES, 1, second + 5.0)
+        lane.stamp(second + 5.0)
+    assert monitored.linked
 
 
 def test_a_silent_neighbour_is_dead_after_the_bound() -> None:
