@@ -30,7 +30,7 @@ COPY_BYTES = 1100
 """Bytes of one event on the link, about."""
 
 BOUND_BYTES = {"drop": 1 << 20, "block": 16 << 20}
-"""Of the stream to a destination: 8 s of the narrow link, or more than a publisher has on its way when it is to wait."""
+"""Of the stream to a destination: 8 s of the narrow link, or more than a publisher has on its way when it must wait."""
 
 LOAD_S = 60.0 if os.environ.get("PLAIT_NIGHTLY") else 15.0
 CONTROL_EVERY_S = 1.0
