@@ -470,7 +470,7 @@ class Broker:
                 self.system.start_or_stop(now)
             if self.confirmations.settled:
                 self._receipts.send(now)
-            if self._pipeline.hold and not self._pipeline.hold.full:
+            if self._pipeline.hold:
                 self._pipeline.hold.release()
             for step in self._observer.tracing.take() if self._observer.tracing.outgoing else ():
                 overlay.send_trace(step)

@@ -36,7 +36,10 @@ class RemoteConfirmations:
         self._awaited: dict[Party, None] = {}
         """Events whose confirmation needs the destination's outcome, not only its ack."""
         self._moved: dict[Party, Party] = {}
-        """Awaited events that a restarted destination has acked, and where they were before it restarted."""
+        """Awaited events whose position has changed since they were published, by that at which they were acked: they
+        waited for their stream, or the destination has restarted."""
+        self._moved_to: dict[Party, Party] = {}
+        """The same, the other way round."""
         self._handles = 0
         self._received: dict[int, ReceivedEvent] = {}
         """By handle, other brokers' events that confirmations track here, under the negative handle as publisher."""
@@ -68,14 +71,13 @@ class RemoteConfirmations:
             if (-home, first_position) not in self._awaited:
                 self._confirmations.acknowledge((-home, first_position))
             elif party is not None:
-                self._moved[-output.destination, position] = (-home, first_position)
+                now_at, first = (-output.destination, position), (-home, first_position)
+                self._moved[now_at], self._moved_to[first] = first, now_at
 
     def receive_outcome(self, outcome: DeliveryOutcome, now: float) -> None:
         """Take the result of an event with confirmation, as its destination reports it."""
         party = self._first_party(outcome.source, outcome.position)
-        self._awaited.pop(party, None)
-        if not self._awaited:
-            self._moved.clear()  # of events whose publishers have waited too long
+        self.forget(party)
         if outcome.code:
             text = f"at {self._name(outcome.source)}: not all of those it was for have it"
             self._confirmations.fail(party, outcome.code, text)
@@ -100,20 +102,24 @@ class RemoteConfirmations:
         self._observer.lost(frame, reason, delay_us, [home], now)
         self._counters.dropped[DropReason(reason)] += 1
         party = (-home, position)
-        self._awaited.pop(party, None)
+        self.forget(party)
         self._confirmations.fail(party, Code.UNAVAILABLE, f"{self._name(home)} does not get it: {reason}")
 
     def forget(self, party: Party) -> None:
         """Forget a party whose result is not awaited any more."""
         self._awaited.pop(party, None)
+        moved = self._moved_to.pop(party, None)
+        if moved is not None:
+            self._moved.pop(moved, None)
 
     def silent_broker(self, party: Party) -> SilentBroker:
         """Return the broker whose confirmation timed out."""
         home, position = -party[0], party[1]
         streams = self._overlay.event_streams.outgoing
         if home in streams:
-            waits = position < 0 and any(held[-1] == (home, position) for held in streams[home].waiting)
-            return self._silent(home, in_charge=not waits and position not in streams[home].kept)
+            stream = streams[home]
+            pending = position in stream.kept if position > 0 else -position in stream.unsettled
+            return self._silent(home, in_charge=not pending)
         for broker, outgoing in streams.items():
             first = next(iter(outgoing.kept.values()), None)
             if first is not None and first[-1] is not None and first[-1][0] == home:  # it has restarted since

@@ -142,7 +142,9 @@ class Overlay(OverlayState):
         """Note that a neighbour has acknowledged events that were not sent to it."""
         self._begin(now)
         self.counts["false_echoes"] += 1
-        if self.counts["false_echoes"] == 1:
+        neighbour = self.neighbours[broker]
+        neighbour.false_echoes += 1
+        if neighbour.false_echoes == 1:
             text = f"{self.map.name(broker)} acknowledges events that were not sent to it (counted as false_echoes)"
             self.outputs.append(LogRemark(text))
 

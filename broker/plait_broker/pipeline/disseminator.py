@@ -42,7 +42,7 @@ class Disseminator:
         self._deliveries = deliveries
         self._durable_delivery = durable_delivery
         self._remote = remote_confirmations
-        self.hold = PublishHold(context.settings, overlay.event_streams.full)
+        self.hold = PublishHold(context.settings, overlay.event_streams)
         self.destinations = overlay.destinations
         """Returns the brokers that an event must reach. Bound once: it runs for every event."""
         self.send = overlay.publish

@@ -361,6 +361,9 @@ class Flooding:
         use = self._origins.setdefault(stored.signed.origin, OriginUse())
         use.documents += by
         use.bytes += by * len(stored.signed.body)
+        if use.refused and use.documents <= ORIGIN_DOCUMENTS_MAX // 2 and use.bytes <= ORIGIN_BYTES_MAX // 2:
+            use.refused = False
+            self._doubtful.update(self._neighbours)  # the documents that were refused come again
         if not use.documents:
             del self._origins[stored.signed.origin]
         self._link_states += by if stored.signed.kind == LINK_STATE else 0

@@ -167,7 +167,8 @@ class LinkMonitor:
 
     def _close_mute(self, now: float) -> None:
         """Close the links of neighbours that answer pings and acknowledge no events: nothing passes over them."""
-        state, patience_s = self._state, PROGRESS_TIMES * self._state.settings.detect_s
+        state, stalls_s = self._state, sum(late_s for _, late_s in self._stalls)
+        patience_s = PROGRESS_TIMES * state.settings.detect_s + stalls_s
         for neighbour in list(state.neighbours.values()):
             if neighbour.lane.silent_s(now) > patience_s:
                 state.counts["links_mute"] += 1

@@ -84,6 +84,8 @@ class Neighbour:
     pings: dict[int, float] = field(default_factory=dict)
     answered: int = 0
     """Counts answered pings."""
+    false_echoes: int = 0
+    """Counts acknowledgements of events that were not sent to it."""
     sent: int = 0
     """Counts event copies sent to it."""
     claimed_us: int = 0

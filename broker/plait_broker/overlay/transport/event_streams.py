@@ -25,6 +25,7 @@ from .control_unicast import ControlUnicast
 from .forwarder import Forwarder
 from .reliable_stream import (
     ACK_S,
+    AGAIN_MAX_S,
     DOUBT_S,
     FULL,
     FULL_NO_MORE,
@@ -37,6 +38,9 @@ from .reliable_stream import (
     is_expired,
     received_event_of,
 )
+
+SILENT_TIMES: Final = 4.0
+"""Detection times without an ack after which publishers do not wait for a destination: it may be stuck or hostile."""
 
 SUSPICION_S: Final = 60.0
 """Least time between two remarks about events with a wrong MAC."""
@@ -71,6 +75,8 @@ class EventStreams:
         """Destinations with unacked events."""
         self.full: dict[int, None] = {}
         """Destinations whose publishers should wait: too many events wait for the window of the stream."""
+        self.full_changes = 0
+        """Counts how often a destination joined or left them."""
         self._again_at = math.inf
         """The time of the next retransmission, or an earlier one."""
         self.reporting: dict[int, None] = {}
@@ -152,7 +158,7 @@ class EventStreams:
             if outgoing.detour_until > now:
                 self._detoured[ack.source] = None
         missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
-        if outgoing.waiting:
+        if outgoing.waiting or ack.source in self.full:
             self._send_waiting(ack.source, outgoing, now)
         if not outgoing.kept:
             self.sending.pop(ack.source, None)
@@ -194,7 +200,7 @@ class EventStreams:
             while outgoing.waiting:
                 self._lose(broker, 0, outgoing.drop_oldest(), "unreachable", now)
         self.sending.pop(broker, None)
-        self.full.pop(broker, None)
+        self._unfill(broker)
         self._filling.pop(broker, None)
         self._detoured.pop(broker, None)
         self._forwarder.last_hop.pop(broker, None)
@@ -227,7 +233,7 @@ class EventStreams:
         """
         outgoing = self.outgoing.pop(before, None)
         self.sending.pop(before, None)
-        self.full.pop(before, None)
+        self._unfill(before)
         self._filling.pop(before, None)
         self._detoured.pop(before, None)
         if outgoing is None:
@@ -281,11 +287,14 @@ class EventStreams:
         for home in list(self.sending):
             outgoing = self.outgoing[home]
             if not self._map.reaches(self.me, home):
-                self.full.pop(home, None)  # publishers do not wait for a broker that may be away for a day
+                self._unfill(home)  # publishers do not wait for a broker that may be away for a day
                 for position in [position for position, kept in outgoing.kept.items() if is_expired(kept, now)]:
                     self._give_up(home, outgoing, position, "expired", now)
                 while outgoing.waiting and is_expired(outgoing.waiting[0], now):
                     self._lose(home, 0, outgoing.drop_oldest(), "expired", now)
+                self._send_waiting(home, outgoing, now)
+            elif home in self.full and now - outgoing.silent_since > SILENT_TIMES * self.settings.detect_s:
+                self._unfill(home)  # nor for one that acks nothing
 
     def next_deadline(self) -> float | None:
         """Return when to call `tick` at the latest, or None."""
@@ -315,8 +324,9 @@ class EventStreams:
         assert party is not None, "an event that waits has a name"
         while outgoing.filling > 1 and len(outgoing.waiting) > 1:
             self._lose(home, 0, outgoing.drop_oldest(), "overlay_full", now)
-        if outgoing.filling >= FULL and self._map.reaches(self.me, home):
+        if outgoing.filling >= FULL and home not in self.full and self._is_alive(home, outgoing, now):
             self.full[home] = None
+            self.full_changes += 1
         return party[1]
 
     def _send_waiting(self, home: int, outgoing: SendStream, now: float) -> None:
@@ -329,11 +339,23 @@ class EventStreams:
             frame, flags, delay_us, published_at, party = held
             if home in self._filling or not outgoing.waiting:
                 flags |= ACK_NOW
+                self._filling.pop(home, None)
+                outgoing.ask_later()
             kept = (frame, flags, delay_us, published_at, party)
             position = self._keep_one(home, outgoing, kept, now)
             self._send(self._envelope(kept, now), [self._named(home, position, kept)], now)
-        if home in self.full and outgoing.filling <= FULL_NO_MORE:
+        if outgoing.filling <= FULL_NO_MORE:
+            self._unfill(home)
+
+    def _is_alive(self, home: int, outgoing: SendStream, now: float) -> bool:
+        """Return whether a destination can be reached and acks what it gets."""
+        silent_s = now - outgoing.silent_since
+        return self._map.reaches(self.me, home) and silent_s <= SILENT_TIMES * self.settings.detect_s
+
+    def _unfill(self, home: int) -> None:
+        if home in self.full:
             del self.full[home]
+            self.full_changes += 1
 
     def _keep_one(self, home: int, outgoing: SendStream, kept: Unacked, now: float) -> int:
         position = outgoing.add(kept, now)
@@ -416,6 +438,8 @@ class EventStreams:
                 self._unicast.send_along(outgoing.tried, self._copy(envelope, destination), now)
             elif home in self._detoured:
                 self._unicast.send_along(outgoing.detour, self._copy(envelope, destination), now)
+        if outgoing.waiting and not outgoing.kept:  # all that was on its way has expired, so no ack will come
+            self._send_waiting(home, outgoing, now)
 
     def _envelope(self, kept: Unacked, now: float) -> Envelope:
         frame, flags, _, _, _ = kept
@@ -455,15 +479,18 @@ class EventStreams:
         """Report an event that is given up. One that waited has no position; it is named by its `party`."""
         self.counts[reason] += 1
         frame, _, _, _, party = kept
+        if party is not None and home in self.outgoing:
+            self.outgoing[home].settle(kept)
         destination, first_position = party or (home, position)
         self._outputs.append(Lost(destination, first_position, frame, age_us(kept, now), reason))
 
     def _patience_s(self, home: int, outgoing: SendStream) -> float:
         """Return how long an ack may take beyond the retransmission timeout and the time that a destination delays it:
-        the path's delay, or longer because of the queue in the first lane, or as late as acks were before."""
+        the path's delay, or longer because of the queue in the first lane, or as late as acks were before. A neighbour
+        that slows its lane down puts retransmissions off no longer than `AGAIN_MAX_S`."""
         neighbour = self._forwarder.neighbour_towards(home)
         queue_s = 0.0 if neighbour is None else neighbour.lane.drain_s
-        return max(self._path_s(home), outgoing.ack_s - ACK_S, queue_s)
+        return max(self._path_s(home), min(max(outgoing.ack_s - ACK_S, queue_s), AGAIN_MAX_S))
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""

@@ -120,7 +120,7 @@ class Lane:
         while stamps and stamps[0][0] < at_us:
             stamps.popleft()
         if not stamps or stamps[0][0] != at_us:
-            return not since
+            return True  # of an old stamp
         arrived = stamps[0][1] + since
         news = min(arrived, self._sent) - self._confirmed
         if news > 0:

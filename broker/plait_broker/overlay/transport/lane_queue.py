@@ -20,6 +20,10 @@ QUEUE_BYTES_MAX: Final = 16 << 20
 """Bytes of copies that wait in one lane, counted as on the wire; in memory they take up to seven times as many. Further
 copies are dropped, and their publisher's broker retransmits them. Streams' windows keep a lane below this."""
 
+JOINED_MAX: Final = 1024
+"""Copies in the lines that one copy may join. A copy that would join more is refused, and retransmitted to each of its
+destinations alone: a neighbour could make up such copies, and joining takes a microsecond for each that waits."""
+
 COPY_BYTES: Final = 64
 DESTINATION_BYTES: Final = 24
 HOP_BYTES: Final = 8
@@ -64,6 +68,8 @@ class LaneQueue:
         if self.bytes > QUEUE_BYTES_MAX:
             return False
         line = self._line(copy)
+        if line is None:
+            return False
         self._arrived += 1
         size = bytes_of(copy)
         line.items.append((self._arrived, copy, at, size))
@@ -97,8 +103,8 @@ class LaneQueue:
         line.priority = line.items[0][1][0].priority
         self._ready[line.priority][line] = None
 
-    def _line(self, copy: EventCopy) -> Line:
-        """Return the line of a copy, which has all its streams from now on."""
+    def _line(self, copy: EventCopy) -> Line | None:
+        """Return the line of a copy, which has all its streams from now on; None if too much would be joined."""
         path, destinations = copy[4], copy[5]
         root, by_key = path[0], self._by_key
         if len(destinations) == 1:  # the common case
@@ -110,6 +116,8 @@ class LaneQueue:
             return line
         keys = [(root, destination[0]) for destination in destinations]
         lines = list(dict.fromkeys(line for key in keys if (line := by_key.get(key)) is not None))
+        if len(lines) > 1 and sum(len(line.items) for line in lines) > JOINED_MAX:
+            return None
         line = self._joined(lines) if lines else Line()
         for key in keys:
             if key not in by_key:

@@ -132,6 +132,7 @@ class SendStream:
         "silent_since",
         "tried",
         "tries",
+        "unsettled",
         "waiting",
         "waiting_bytes",
         "window",
@@ -153,8 +154,10 @@ class SendStream:
         self.waiting: deque[Unacked] = deque()
         """The events that wait for the window. They have no position yet, so any of them can be dropped."""
         self.waiting_bytes = 0
-        self.numbers = 0
-        """Number of events that have waited: minus this names one until it has a position."""
+        self.numbers = first
+        """The number of the last event that had to wait. Minus this names it until its ack; no other stream used it."""
+        self.unsettled: set[int] = set()
+        """The numbers of events that had to wait, and are neither acked nor given up."""
         self.ack_s = 0.0
         """The time from a position to its ack, lately."""
         self._timed: tuple[int, float] | None = None
@@ -209,8 +212,12 @@ class SendStream:
     def hold(self, kept: Unacked, home: int) -> Unacked:
         """Append an event that waits for the window. Return it with the destination `home` and a number that name it
         until its position does."""
-        self.numbers += 1
-        held = (*kept[:4], kept[4] or (home, -self.numbers))
+        party = kept[4]
+        if party is None:
+            self.numbers += 1
+            self.unsettled.add(self.numbers)
+            party = (home, -self.numbers)
+        held = (*kept[:4], party)
         self.waiting.append(held)
         self.waiting_bytes += len(kept[0].block)
         return held
@@ -220,6 +227,11 @@ class SendStream:
         held = self.waiting.popleft()
         self.waiting_bytes -= len(held[0].block)
         return held
+
+    def settle(self, kept: Unacked) -> None:
+        """Note that an event is acked or given up."""
+        if kept[4] is not None:
+            self.unsettled.discard(-kept[4][1])
 
     def ask_later(self) -> None:
         """Ask for the next ack when another quarter of the window is added: an ack or a question has just been sent."""
@@ -239,6 +251,8 @@ class SendStream:
             if kept is not None:
                 size += len(kept[0].block)
                 news.append((position, kept))
+                if kept[4] is not None:
+                    self.settle(kept)
         self.kept_bytes -= size
         if self._timed is not None and self._timed[0] <= up_to:
             self.ack_s = max(now - self._timed[1], self.ack_s * (1 - ACK_DECAY))
@@ -313,9 +327,11 @@ class SendStream:
     def suspect_since(self, now: float, path_s: float) -> float:
         """Return from when on events are probably lost if the link that they took has failed.
 
-        While acks come, older ones have arrived, and their ack is on its way; else nothing has arrived for long.
+        While acks come, older ones have arrived, and their ack is on its way; else nothing has arrived for long. Events
+        that have waited were sent later than their age tells.
         """
-        return now - SOON_ACK_S - path_s / 2 if now - self.silent_since < 2 * ACK_S + path_s else -inf
+        acked_lately = now - self.silent_since < 2 * ACK_S + path_s
+        return now - SOON_ACK_S - path_s / 2 if acked_lately and not self.waiting else -inf
 
     def _restart_timer(self, now: float) -> None:
         self.again_at = now + self._again_s

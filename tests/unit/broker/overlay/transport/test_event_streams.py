@@ -41,12 +41,11 @@ def test_an_event_that_exceeds_the_bound_alone_is_sent_and_the_newest_waits() ->
     assert NEAR in one.overlay.event_streams.sending
     assert one.of(Lost) == []
     for sequence in (2, 3):
-        assert [position for _, position, _ in one.overlay.publish(event(sequence, b""), [NEAR], 0, 0, 0.0)] == [
-            1 - sequence
-        ]
+        ((_, number, _),) = one.overlay.publish(event(sequence, b""), [NEAR], 0, 0, 0.0)
+        assert number == 1 - sequence - first
     assert list(stream.kept) == [first]
     assert [held[0].sequence for held in stream.waiting] == [3]
-    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(-1, "overlay_full")]
+    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(-1 - first, "overlay_full")]
 
 
 def full_stream(*, lifetime_us: int = 0) -> tuple[OneOverlay, list[int]]:
@@ -69,7 +68,7 @@ def sent_to(one: OneOverlay) -> list[tuple[int, int]]:
 def test_events_wait_for_the_window_and_get_their_positions_when_they_are_sent() -> None:
     one, told = full_stream()
     first = told[0]
-    assert told == [first, first + 1, -1, -2]
+    assert told == [first, first + 1, -first - 1, -first - 2]
     assert sent_to(one) == [(first, 1), (first + 1, 2)]
     one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, first)))
     assert sent_to(one)[2:] == [(first + 2, 3)]
@@ -101,7 +100,48 @@ def test_an_event_whose_lifetime_ends_while_it_waits_leaves_no_hole() -> None:
     one.tick(2.0)
     one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, told[1])))
     assert sent_to(one)[-1] == (told[1] + 1, 4)
-    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(-1, "expired")]
+    assert [(lost.position, lost.reason) for lost in one.of(Lost)] == [(told[2], "expired")]
+
+
+def test_a_stream_whose_window_has_expired_goes_on() -> None:
+    one = OneOverlay(ME)
+    one.link_up(NEAR)
+    payload = bytes(WINDOW_START_BYTES // 2)
+    for sequence in range(1, 6):
+        lifetime_us = 1_000_000 if sequence < 3 else 0
+        one.overlay.publish(published(sequence, payload=payload, lifetime_us=lifetime_us), [NEAR], 0, 0, 0.0)
+    stream = one.overlay.event_streams.outgoing[NEAR]
+    assert [held[0].sequence for held in stream.waiting] == [3, 4, 5]
+    one.overlay.link_down(NEAR, 0.5)
+    one.tick(2.0)
+    one.tick(2.5)
+    assert [kept[0].sequence for kept in stream.kept.values()] == [3, 4], "they do not wait for acks that never come"
+    assert NEAR in one.overlay.event_streams.sending
+
+
+def test_a_stream_is_full_until_acks_have_emptied_it_although_nothing_waits_any_more() -> None:
+    one = OneOverlay(ME, OverlaySettings(name="b1", stream_items_max=8))
+    one.link_up(NEAR)
+    streams = one.overlay.event_streams
+    for sequence in range(1, 9):
+        one.overlay.publish(published(sequence, payload=bytes(WINDOW_START_BYTES // 4)), [NEAR], 0, 0, 0.0)
+    assert NEAR in streams.full
+    stream = streams.outgoing[NEAR]
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, stream.acked + 1, (), WINDOW_MAX_BYTES)))
+    assert not stream.waiting
+    assert NEAR in streams.full
+    one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, stream.next - 1)))
+    assert NEAR not in streams.full
+
+
+def test_a_destination_that_acks_nothing_holds_nobody() -> None:
+    one = OneOverlay(ME, OverlaySettings(name="b1", stream_items_max=8))
+    one.link_up(NEAR)
+    for sequence in range(1, 9):
+        one.overlay.publish(published(sequence, payload=bytes(WINDOW_START_BYTES // 4)), [NEAR], 0, 0, 0.0)
+    assert NEAR in one.overlay.event_streams.full
+    one.tick(13.0)
+    assert NEAR not in one.overlay.event_streams.full
 
 
 def test_events_that_wait_are_given_up_with_their_destination() -> None:
