@@ -174,7 +174,7 @@ class Broker:
         self._observer.observe(None)
 
     def drain(self, now: float) -> None:
-        """Stop: accept no clients and no events, deliver what is queued, and close the connections."""
+        """Stop: accept no clients and no events, deliver what is queued, and close the connections, links last."""
         self._now = now
         self._admission.drain()
         self._teardown.drain(now)
@@ -183,7 +183,8 @@ class Broker:
         self.overlay.stop(now)
         self._adapter.carry_out(now)
         for connection in list(self._connections.values()):
-            self._teardown.close_when_drained(connection)
+            if not connection.neighbour:
+                self._teardown.close_when_drained(connection)
         self.durables.flush_now(now)
 
     @property
@@ -438,6 +439,9 @@ class Broker:
         """Return what the server is to do, in order."""
         now = self._now
         self._unfinished = not self._settle(now)  # then the deadline is now
+        if self._teardown.draining and not self.overlay.unsent:
+            for link in self.broker_connections.links():
+                self._teardown.close_when_drained(link)
         counters, history = self._counters, self._observer.history
         if counters.bytes_in >= history.shed_at_bytes:
             history.shed(counters.bytes_in)

@@ -238,6 +238,14 @@ class Overlay(OverlayState):
         self._begin(now)
         self.event_streams.ack_all(now)
 
+    @property
+    def unsent(self) -> bool:
+        """Whether events wait for a link, or for the window of a stream whose destination can be reached."""
+        if any(neighbour.lane.queue for neighbour in self.neighbours.values()):
+            return True
+        streams = self.event_streams.outgoing
+        return any(stream.waiting and self.map.reaches(self.me, home) for home, stream in streams.items())
+
     def send_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """Send the result of an event with confirmation to its publisher's broker."""
         self.pending = True

@@ -62,6 +62,30 @@ def test_publishers_are_held_while_the_stream_is_full_and_then_go_on() -> None:
     assert len(narrow.subscription.received) == 1100
 
 
+def test_a_broker_that_stops_sends_what_waits_before_it_closes_its_links() -> None:
+    narrow = Narrow("drop")
+    narrow.publish(600)
+    node = narrow.world.nodes[0]
+    assert node.overlay.unsent
+    assert node.broker is not None
+    node.broker.drain(narrow.world.now)
+    node.act()
+    narrow.world.run(20.0)
+    assert len(narrow.subscription.received) == 600
+    assert not node.connections
+
+
+def test_publishers_are_held_for_their_own_destinations_alone() -> None:
+    narrow = Narrow("block")
+    narrow.publish(1100)
+    hold = narrow.world.broker(0)._pipeline.hold
+    assert narrow.holds(narrow.publisher) == [True]
+    narrow.world.cut(0, 1)
+    narrow.world.run(1.0)
+    assert narrow.holds(narrow.publisher) == [True, False], "nobody waits for a broker that cannot be reached"
+    assert len(hold) == 0
+
+
 @pytest.mark.parametrize("when_full", ["drop", "block"])
 def test_the_oldest_are_dropped_if_a_publisher_does_not_wait(when_full: str) -> None:
     narrow = Narrow(when_full)
