@@ -12,9 +12,10 @@ from plait_broker.drop_reasons import DropReason
 from plait_broker.outputs import Persist
 from plait_broker.overlay import ReceivedEvent
 from plait_broker.overlay.outputs import Acked, Lost
+from plait_broker.overlay.transport.reliable_stream import WINDOW_START_BYTES
 from plait_core import Event
 from plait_core.wire import Confirm, Publish, encode_block
-from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome
+from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome, StreamAck
 
 HOME, PUBLISHER, ROOT = 77, 3, 88
 EVENT = Publish(Confirm.SUBSCRIBERS, encode_block(Event({"x": 1}, b"", PUBLISHER, 1, 0)))
@@ -57,6 +58,56 @@ def test_an_ack_does_not_replace_the_outcome_of_the_subscribers(broker: Broker) 
     assert outcomes(broker) == []
     broker._remote_confirmations.receive_outcome(DeliveryOutcome(broker.id, HOME, position, 2, ""), 1.0)
     assert outcomes(broker) == [(2, "")]
+
+
+def held(broker: Broker) -> int:
+    """Send an event while the window of its stream is full. Return the number that names it."""
+    streams = broker.overlay.event_streams
+    large = Publish(Confirm.NONE, encode_block(Event({"x": 1}, bytes(2 * WINDOW_START_BYTES), PUBLISHER, 2, 0)))
+    broker.overlay.publish(large, [HOME], 0, 0, 0.0)
+    number = send(broker, Confirm.SUBSCRIBERS)[HOME]
+    assert number < 0
+    assert len(streams.outgoing[HOME].waiting) == 1
+    return number
+
+
+def move(broker: Broker) -> int:
+    """Give the event that waits its position."""
+    stream = broker.overlay.event_streams.outgoing[HOME]
+    position = stream.next
+    broker.overlay.event_streams.receive_ack(StreamAck(broker.id, HOME, position - 1), 0.5)
+    assert list(stream.kept) == [position]
+    return position
+
+
+def test_an_event_that_waited_is_confirmed_by_the_outcome_at_its_position(broker: Broker) -> None:
+    held(broker)
+    position = move(broker)
+    ack(broker, HOME, position)
+    assert outcomes(broker) == []
+    broker._remote_confirmations.receive_outcome(DeliveryOutcome(broker.id, HOME, position, 2, ""), 1.0)
+    assert outcomes(broker) == [(2, "")]
+
+
+def test_an_event_that_waits_is_not_in_the_charge_of_its_destination(broker: Broker) -> None:
+    party = (-HOME, held(broker))
+    remote, stream = broker._remote_confirmations, broker.overlay.event_streams.outgoing[HOME]
+    assert not remote.silent_broker(party).in_charge
+    position = move(broker)
+    assert not remote.silent_broker(party).in_charge, "nor before it is acked"
+    broker.overlay.event_streams.receive_ack(StreamAck(broker.id, HOME, position), 1.0)
+    assert remote.silent_broker(party).in_charge
+    assert not stream.unsettled
+
+
+def test_what_is_awaited_no_more_leaves_nothing(broker: Broker) -> None:
+    party = (-HOME, held(broker))
+    remote, position = broker._remote_confirmations, move(broker)
+    ack(broker, HOME, position)
+    assert remote._moved
+    remote.forget(party)
+    assert not remote._moved
+    assert not remote._moved_to
 
 
 def test_an_outcome_with_a_code_refuses_the_event(broker: Broker) -> None:
