@@ -134,7 +134,7 @@ class Reader:
         self._holes = SessionHoles()
         self.durable = bool(durable)
         """Whether brokers expect an acknowledgement of each event, and the ring keeps a record of them."""
-        self._unsettled: dict[EventId, tuple[bytes, int, int]] = {}
+        self._unsettled: dict[EventId, tuple[int, bytes, int, int]] = {}
         """Of a durable subscription, the events that were opened and are not acknowledged yet."""
         self._unfinished: deque[tuple[Event, asyncio.Future[Opened]]] = deque()
         self._opening: set[asyncio.Future[Opened]] = set()
@@ -202,7 +202,7 @@ class Reader:
         if opened.session:
             self._saw(opened.session, opened.number)
         if self.durable:
-            self._unsettled[event.id] = opened.session, opened.number, opened.until_us
+            self._unsettled[event.id] = opened.publisher, opened.session, opened.number, opened.until_us
         if not self._filter.matches(opened.attributes):
             return event, ""
         return event, UnsealedEvent(event._arrival, event._source, opened)
@@ -242,7 +242,7 @@ class Reader:
             opening.cancel()
         self._unfinished.clear()
         self._declined.clear()
-        for session, number, _ in self._unsettled.values():  # the broker delivers them again, perhaps to this ring
+        for _, session, number, _ in self._unsettled.values():  # the broker delivers them again, perhaps to this ring
             self._ring.forget_event(session, number)
         self._unsettled.clear()
         return running

@@ -119,20 +119,20 @@ class Keyring:
 
     def _see(self, opened: Opened) -> bool:
         if opened.session:
-            return self._seen_in_sessions.see(opened.session, opened.number, opened.until_us)
+            return self._seen_in_sessions.see(opened.publisher, opened.session, opened.number, opened.until_us)
         return self._seen.see(opened.publisher, opened.sequence) not in (Sighting.DUPLICATE, Sighting.STALE)
 
     def forget_event(self, session: bytes, number: int) -> None:
         """Let an event of a session be opened again: its reader did not acknowledge it."""
         self._seen_in_sessions.unsee(session, number)
 
-    def remember(self, seen: Iterable[tuple[bytes, int, int]]) -> None:
-        """Take the record of all events that earlier processes have seen: session, number, end of the session.
+    def remember(self, seen: Iterable[tuple[int, bytes, int, int]]) -> None:
+        """Take the record of what earlier processes have seen: publisher, session, number, end of the session.
 
         Those are replays, and no others.
         """
-        for session, number, until_us in seen:
-            self._seen_in_sessions.see(session, number, until_us)
+        for entry in seen:
+            self._seen_in_sessions.see(*entry)
         self.since_us = 0
 
     def _check_time(self, opened: Opened, now_us: int) -> None:

@@ -126,9 +126,9 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
         for _, ring in self._rings:
             ring.forget_event(session, number)
 
-    def settle(self, session: bytes, number: int, until_us: int) -> None:
+    def settle(self, publisher: int, session: bytes, number: int, until_us: int) -> None:
         """Record that an event is acknowledged: a number of a session, which ends at this time."""
-        self._records.add(session, number, until_us, self._now_us())
+        self._records.add(publisher, session, number, until_us, self._now_us())
 
     def close(self) -> None:
         """Close all rings and the record."""

@@ -257,17 +257,17 @@ class SubscriberRing(_Ring[SubscriberKeys]):
         """Keep the record of a durable subscription: what it acknowledged in earlier processes is a replay."""
         self.remember(self._records.keep(name, self.realm.schema.epochs, self._now_us()))
 
-    def remember(self, seen: Iterable[tuple[bytes, int, int]]) -> None:
-        """Refuse all events that earlier processes have acknowledged: session, number, end of the session."""
+    def remember(self, seen: Iterable[tuple[int, bytes, int, int]]) -> None:
+        """Refuse what earlier processes have acknowledged: publisher, session, number, end of the session."""
         self._keyring.remember(seen)
 
     def forget_event(self, session: bytes, number: int) -> None:
         """Let an event be opened again: its subscription ended before it was acknowledged."""
         self._keyring.forget_event(session, number)
 
-    def settle(self, session: bytes, number: int, until_us: int) -> None:
+    def settle(self, publisher: int, session: bytes, number: int, until_us: int) -> None:
         """Record that an event is acknowledged: a number of a session, which ends at this time."""
-        self._records.add(session, number, until_us, self._now_us())
+        self._records.add(publisher, session, number, until_us, self._now_us())
 
     def close(self) -> None:
         """Close the ring's thread and its record."""

@@ -1,6 +1,6 @@
 """The record of events that a durable subscription has acknowledged: a replay is refused after a restart, too.
 
-    FOLDER/seen/DIGEST.seen    an entry for each event: session, number, end of the session
+    FOLDER/seen/DIGEST.seen    an entry for each event: publisher, session, number, end of the session
 
 The record is appended to before an acknowledgement is sent. A crash between the two loses no event: what is not
 acknowledged is not recorded, and is delivered again. Entries are dropped when their session can no longer be replayed.
@@ -20,10 +20,10 @@ from typing import Final
 from plait_crypto import Epochs, RingClosed, SealError, SealInvalid
 from plait_crypto.envelope import SESSION_BYTES
 
-_ENTRY: Final = Struct(f">{SESSION_BYTES}sIQ")
+_ENTRY: Final = Struct(f">Q{SESSION_BYTES}sIQ")
 _FOLDER: Final = "seen"
 COMPACT_AFTER: Final = 100_000
-"""Entries, beside twice those that were kept, after which old ones are dropped: 3 MB."""
+"""Entries, beside twice those that were kept, after which old ones are dropped: 4 MB."""
 
 
 class SeenRecord:
@@ -46,11 +46,11 @@ class SeenRecord:
         self._kept_us = 2 * epochs.overlap_us  # after the end of a session; its events open for one overlap
         self._file = -1
         self.entries = self._compact(now_us)
-        """Session, number and end of the session of each acknowledged event that could be replayed."""
+        """Publisher, session, number and end of the session of each acknowledged event that could be replayed."""
 
-    def add(self, session: bytes, number: int, until_us: int, now_us: int) -> None:
+    def add(self, publisher: int, session: bytes, number: int, until_us: int, now_us: int) -> None:
         """Record an event. The record survives the end of this process, but not that of the machine."""
-        entry = _ENTRY.pack(session, number, until_us)
+        entry = _ENTRY.pack(publisher, session, number, until_us)
         end = os.lseek(self._file, 0, os.SEEK_END)
         if os.write(self._file, entry) < len(entry):
             os.ftruncate(self._file, end)  # the next entry must begin where this one did
@@ -59,9 +59,9 @@ class SeenRecord:
         if self._size >= self._compact_at:
             self._compact(now_us)
 
-    def _compact(self, now_us: int) -> list[tuple[bytes, int, int]]:
+    def _compact(self, now_us: int) -> list[tuple[int, bytes, int, int]]:
         """Drop the entries whose sessions can no longer be replayed, and return the others."""
-        kept = [entry for entry in self._read() if now_us - self._kept_us <= entry[2]]
+        kept = [entry for entry in self._read() if now_us - self._kept_us <= entry[3]]
         path = self._rewritten(kept)
         if self._file >= 0:
             os.close(self._file)
@@ -74,12 +74,12 @@ class SeenRecord:
         os.close(self._file)
         os.close(self._lock)
 
-    def _read(self) -> Iterator[tuple[bytes, int, int]]:
+    def _read(self) -> Iterator[tuple[int, bytes, int, int]]:
         data = self._path.read_bytes() if self._path.exists() else b""
         whole = len(data) - len(data) % _ENTRY.size  # a crash may have torn the last entry
         yield from _ENTRY.iter_unpack(data[:whole])
 
-    def _rewritten(self, kept: list[tuple[bytes, int, int]]) -> Path:
+    def _rewritten(self, kept: list[tuple[int, bytes, int, int]]) -> Path:
         """Replace the file by one with the kept entries alone."""
         temporary = self._path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
@@ -105,11 +105,11 @@ class Records:
         return self._record is not None
 
     @property
-    def entries(self) -> list[tuple[bytes, int, int]]:
-        """Session, number and end of the session of each event that the record had when it was opened."""
+    def entries(self) -> list[tuple[int, bytes, int, int]]:
+        """Publisher, session, number and end of the session of each event that the record had when it was opened."""
         return [] if self._record is None else self._record.entries
 
-    def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[bytes, int, int]]:
+    def keep(self, name: str, epochs: Epochs, now_us: int) -> list[tuple[int, bytes, int, int]]:
         """Open the record of a durable subscription. Return its entries."""
         if self._closed:
             raise RingClosed
@@ -127,12 +127,12 @@ class Records:
             )
         return self.entries
 
-    def add(self, session: bytes, number: int, until_us: int, now_us: int) -> None:
+    def add(self, publisher: int, session: bytes, number: int, until_us: int, now_us: int) -> None:
         """Record an event of a session, if there is a record."""
         if self._closed:
             raise RingClosed
         if self._record is not None and session:
-            self._record.add(session, number, until_us, now_us)
+            self._record.add(publisher, session, number, until_us, now_us)
 
     def close(self) -> None:
         """Close the record."""

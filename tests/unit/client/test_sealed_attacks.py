@@ -104,7 +104,7 @@ async def test_the_record_is_of_all_realms_of_a_rotation(realm: Realm, tmp_path:
     first.keep_record("desk")
     _, parcel = await publishing.seal(Draft(LONDON, b"pay"))
     opened = await first.open({}, parcel)
-    first.settle(opened.session, opened.number, opened.until_us)
+    first.settle(opened.publisher, opened.session, opened.number, opened.until_us)
     first.close()
     old, new = realm.world, World.of(areas(), seed=5)
     following = FollowingSubscriberRing(realm.clock, tmp_path)
@@ -142,11 +142,11 @@ def test_a_record_drops_old_entries_while_it_grows(tmp_path: Path, monkeypatch: 
     kept, now_us = record(tmp_path), 10**15
     for number in range(100):
         now_us += HOUR_US
-        kept.add(SESSION, number, now_us, now_us)
-    assert kept._path.stat().st_size <= 28 * 20
+        kept.add(7, SESSION, number, now_us, now_us)
+    assert kept._path.stat().st_size <= 36 * 20
     kept.close()
     again = record(tmp_path, now_us)
-    assert again.entries[-1] == (SESSION, 99, now_us)
+    assert again.entries[-1] == (7, SESSION, 99, now_us)
     again.close()
 
 
@@ -156,12 +156,12 @@ def test_a_torn_entry_does_not_shift_the_next(tmp_path: Path, monkeypatch: pytes
     kept, write = record(tmp_path), os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:5]))
     with pytest.raises(OSError, match="cannot grow"):
-        kept.add(SESSION, 1, 10**15, 10**15)
+        kept.add(7, SESSION, 1, 10**15, 10**15)
     monkeypatch.undo()
-    kept.add(SESSION, 2, 10**15, 10**15)
+    kept.add(7, SESSION, 2, 10**15, 10**15)
     kept.close()
     again = record(tmp_path)
-    assert again.entries == [(SESSION, 2, 10**15)]
+    assert again.entries == [(7, SESSION, 2, 10**15)]
     again.close()
 
 
@@ -172,7 +172,7 @@ async def test_an_ack_that_cannot_be_recorded_can_be_repeated(realm: Realm, tmp_
             await client.publish(LONDON, b"1", seal=Seal(publishing))
             event, settle = await subscription.next(), ring.settle
 
-            def full(session: bytes, number: int, until_us: int) -> None:
+            def full(publisher: int, session: bytes, number: int, until_us: int) -> None:
                 raise OSError("no space left")
 
             ring.settle = full  # type: ignore[method-assign]
@@ -182,7 +182,7 @@ async def test_an_ack_that_cannot_be_recorded_can_be_repeated(realm: Realm, tmp_
             event.ack()
         ring.close()
         with pytest.raises(RingClosed, match="closed"):
-            ring.settle(SESSION, 1, 0)
+            ring.settle(7, SESSION, 1, 0)
     again = record(tmp_path, realm.clock.now_us)
     assert len(again.entries) == 1
     again.close()
