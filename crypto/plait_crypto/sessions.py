@@ -137,7 +137,7 @@ class SessionSealer:
         return [session.opening for session in self._sessions.values()]
 
     def forget(self) -> None:
-        """End all sessions. After a fork, two processes would use one session's numbers, which are nonces."""
+        """End all sessions in use. After a fork, two processes would use their numbers, which are nonces."""
         for session in self._sessions.values():
             session.end()
         self._sessions.clear()

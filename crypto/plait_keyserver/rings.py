@@ -173,8 +173,9 @@ class PublisherRing(_Ring[PublisherKeys]):
         Raise KeyMissing if the keys do not cover the event.
         """
         self._check_open()
+        process = self._process  # that of the session: the process may fork while it begins
         found = None if self._busy else self._payloads.sessions.find(draft, self._now_us())
-        return RingSession(self, await self._run(lambda: self._begin(draft)) if found is None else found)
+        return RingSession(self, await self._run(lambda: self._begin(draft)) if found is None else found, process)
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
@@ -182,9 +183,11 @@ class PublisherRing(_Ring[PublisherKeys]):
             pass
         return found
 
-    def seal_in(self, session: SealingSession, draft: Draft) -> tuple[Attributes, bytes] | None:
-        """Seal an event at once. Return None if the session has ended."""
+    def seal_in(self, session: SealingSession, process: int, draft: Draft) -> tuple[Attributes, bytes] | None:
+        """Seal an event at once. Return None if the session has ended, or belongs to another process."""
         self._check_open()
+        if process != self._process:
+            return None
         with self._numbering:
             return self._payloads.seal_in(session, draft, self._now_us())
 
@@ -204,11 +207,12 @@ class PublisherRing(_Ring[PublisherKeys]):
 
 
 class RingSession:
-    """A sealing session of a publisher's ring."""
+    """A sealing session of a publisher's ring. It is that of one process, because its numbers are nonces."""
 
-    def __init__(self, ring: PublisherRing, session: SealingSession) -> None:
+    def __init__(self, ring: PublisherRing, session: SealingSession, process: int) -> None:
         self._ring = ring
         self._session = session
+        self._process = process
 
     @property
     def realm(self) -> Realm:
@@ -220,7 +224,7 @@ class RingSession:
 
         Send the event, or call `end`: readers report a number that is missing between two others.
         """
-        return self._ring.seal_in(self._session, draft)
+        return self._ring.seal_in(self._session, self._process, draft)
 
     def end(self) -> None:
         """End the session: an event of it is not sent. The next one begins another session."""

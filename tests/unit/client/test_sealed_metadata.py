@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sealed_realm import DAY_US, LONDON, Realm, realm, told
+from sealed_realm import DAY_US, LONDON, PARIS, Realm, realm, told
 
 import plait
 from plait import Seal, testing
@@ -204,13 +204,17 @@ def test_holes_are_bounded_and_close() -> None:
 async def test_a_fork_begins_a_session_of_its_own(realm: Realm) -> None:
     """With one session, parent and child would encrypt two events under one nonce."""
     ring = await realm.publisher()
+    drafts = Draft(LONDON, b"alone", session=False), Draft(PARIS, b"evicted")
+    found = [(await ring.session(draft), draft) for draft in drafts]
+    ring._payloads.sessions._sessions.clear()
     await ring.seal(Draft(LONDON, b"before"))
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            _, payload = asyncio.run(ring.seal(Draft(LONDON, b"in the child")))
-            os.write(writing, SealedPayload.decode(payload).opening[:4000])
+            if not any(session.seal(draft) for session, draft in found):
+                _, payload = asyncio.run(ring.seal(Draft(LONDON, b"in the child")))
+                os.write(writing, SealedPayload.decode(payload).opening[:4000])
         finally:
             os._exit(0)
     os.close(writing)
@@ -218,7 +222,8 @@ async def test_a_fork_begins_a_session_of_its_own(realm: Realm) -> None:
     os.close(reading)
     os.waitpid(child, 0)  # noqa: ASYNC222 - the child has ended: its end of the pipe is closed
     _, payload = await ring.seal(Draft(LONDON, b"in the parent"))
-    assert theirs
+    assert theirs, "the child seals nothing in sessions of its parent"
+    assert all(session.seal(draft) for session, draft in found)
     assert SealedPayload.decode(payload).opening[:4000] != theirs
 
 
