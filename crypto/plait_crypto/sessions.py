@@ -23,7 +23,6 @@ from plait_core import Attributes, Randomness
 
 from . import merkle
 from .envelope import OPENING, SESSION_BYTES, Member, MemberHead
-from .errors import SealError
 from .hazmat.hashing import derive, digest
 from .limits import BATCH_MAX, SESSION_EVENTS_MAX, SESSION_US_MAX, SESSIONS_SEALED_MAX
 from .plaintext import Plaintext, bound_digest
@@ -83,8 +82,8 @@ class SealingSession:
         plain = draft.contents(hidden, now_us).encode()
         clear_digest = bound_digest(clear, draft.bound)
         head = MemberHead(self.name, self._used, self.publisher, draft.sequence)
-        self._used += 1  # the number is drawn: nothing fails from here on
         head_bytes = head.encode()
+        self._used += 1  # the number is drawn: nothing fails from here on
         body = self._cipher.encrypt(member_nonce(head.number), plain, head_bytes + clear_digest)
         self._waiting.append(_Waiting(place, clear, head, member_leaf(head_bytes, clear_digest, body), body))
         return len(self._waiting) == BATCH_MAX
@@ -170,7 +169,7 @@ class SessionSealer:
                 touched[session.name] = session
                 if session.encrypt(place, draft, now_us):
                     sealed.update(session.sign())
-        except SealError:
+        except BaseException:
             for session in touched.values():
                 session.discard_batch()
             raise

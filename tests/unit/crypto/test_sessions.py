@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from sealed_world import HOUR_US, World, quotes, sides
 
@@ -220,6 +222,18 @@ def test_clear_attributes_are_authenticated() -> None:
     scene.refused(member)
     opened = scene.world.open(scene.ring, Sealed(member.clear, member.envelope), b"noon")
     assert opened.attributes == {"side": "buy", "n": 1}
+
+
+def test_a_draft_that_cannot_be_encoded_takes_its_batch_along_and_no_number() -> None:
+    scene = Scene()
+    for sequence in (2**70, -1):
+        drafts = [Draft({"side": "buy"}, b"not sent", 1), Draft({"side": "buy"}, sequence=sequence)]
+        with pytest.raises(struct.error):
+            scene.sessions.seal(drafts, now_us=scene.world.now_us, randomness=scene.world.rng)
+    (member,) = scene.seal(1)
+    assert numbers([member]) == [2], "the first events of both batches have drawn a number"
+    scene.begin(member.opening)
+    assert scene.open(member) == 1
 
 
 def test_a_replay_is_refused() -> None:
