@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 from plait_core import Attributes
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_crypto import DepositKind, Draft, Opened, PublisherKeys, Realm, RingClosed, SubscriberKeys, Unopenable
+from plait_crypto.errors import UnopenableReason
 
 from .client import Term, present
 from .rings import Clock, PublisherRing, RingSession, SubscriberRing
@@ -91,11 +92,20 @@ class FollowingPublisherRing(_Following[PublisherRing]):
 
         Raise KeyMissing if the keys do not cover the event.
         """
-        return await self._present().session(draft)
+        while True:
+            ring = self._present()
+            try:
+                return await ring.session(draft)
+            except RingClosed:  # its realm ended meanwhile?
+                if self._closed or ring is self._present():
+                    raise
 
     async def seal(self, draft: Draft) -> tuple[Attributes, bytes]:
         """Return clear attributes and the payload; raise KeyMissing if the keys do not cover the event."""
-        return await self._present().seal(draft)
+        while True:
+            session = await self.session(draft)
+            if session.realm is self.realm and (found := session.seal(draft)) is not None:
+                return found
 
 
 class FollowingSubscriberRing(_Following[SubscriberRing]):
@@ -177,6 +187,7 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
 
     async def open(self, clear: Attributes, payload: bytes, bound: bytes = b"") -> Opened:
         """Open an event, or raise Unopenable."""
+        why: UnopenableReason = "another_realm"
         first = self._present()
         for ring in (first, *self._others(first)):
             try:
@@ -184,7 +195,11 @@ class FollowingSubscriberRing(_Following[SubscriberRing]):
             except Unopenable as error:
                 if error.why != "another_realm":
                     raise
-        raise Unopenable("another_realm")
+            except RingClosed:
+                if self._closed:
+                    raise
+                why = "stale_epoch"  # its realm ended while the event waited
+        raise Unopenable(why)
 
     def _others(self, present: SubscriberRing) -> list[SubscriberRing]:
         return [ring for _, ring in reversed(self._rings) if ring is not present]

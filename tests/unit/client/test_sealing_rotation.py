@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 
@@ -12,7 +15,7 @@ from sealed_world import HOUR_US, NOON_US, areas, foundations
 from plait import testing
 from plait.sealing import SEALED, Seal
 from plait_core import parse
-from plait_crypto import Authority, Realm, Unopenable
+from plait_crypto import Authority, Draft, Realm, RingClosed, Unopenable
 from plait_keyserver import PublisherRing, SubscriberRing
 from plait_keyserver.client import Term
 from plait_keyserver.following import FollowingPublisherRing, FollowingSubscriberRing
@@ -165,3 +168,76 @@ async def test_the_last_ring_stays(rotation: Rotation) -> None:
     """Keys of the new realm were refused: the ring still answers, with the reason."""
     rotation.opening.follow(rotation.after)
     assert rotation.opening.realm is rotation.authorities[0].realm
+
+
+# --- a ring that is closed while it works -----------------------------------------------------------------------------
+
+
+@contextmanager
+def held_up(ring: PublisherRing | SubscriberRing) -> Iterator[None]:
+    """Let a ring's thread do nothing for a while."""
+    going_on = threading.Event()
+    ring._thread.submit(going_on.wait)
+    ring._busy += 1
+    yield
+    ring._busy -= 1
+    going_on.set()
+
+
+async def given(count: int, ring: PublisherRing | SubscriberRing) -> None:
+    """Wait until a ring that is held up has so much to do."""
+    while ring._busy < 1 + count:  # noqa: ASYNC110 - nothing tells it
+        await asyncio.sleep(0)
+
+
+async def test_an_event_that_waits_for_an_ended_realm_is_stale(rotation: Rotation) -> None:
+    """A rotation closes the ring that is about to open it. The subscription goes on."""
+    await rotation.publish_in(rotation.around[1])
+    await rotation.read_in(rotation.around[1])
+    (_, old), _ = rotation.opening._rings
+    for ring in (rotation.opening, rotation.sealing):
+        ring.follow(rotation.around)  # type: ignore[attr-defined]
+    async with testing.Network() as net, await net.connect() as client:
+        async with client.subscribe("area < 16", unseal=rotation.opening) as inside:
+            with held_up(old):
+                await client.publish(LONDON, b"old", seal=Seal(rotation.sealing))
+                reading = asyncio.ensure_future(inside.next(timeout=20))
+                await given(1, old)
+                rotation.now_us = ENDS_US
+                for ring in (rotation.opening, rotation.sealing):
+                    ring.follow(rotation.after)  # type: ignore[attr-defined]
+            await client.flush()
+            await client.publish(LONDON, b"new", seal=Seal(rotation.sealing))
+            assert (await reading).payload == b"new"
+            assert inside.stats.dropped == 1
+
+
+async def test_an_event_that_waits_for_the_ring_of_an_ended_realm_is_sealed_in_the_next(rotation: Rotation) -> None:
+    await rotation.publish_in(rotation.around[1])
+    (_, old), _ = rotation.sealing._rings
+    rotation.sealing.follow(rotation.around)
+    with held_up(old):
+        draft = Draft(LONDON, b"late")
+        waiting = [asyncio.ensure_future(rotation.sealing.seal(draft)) for _ in range(2)]
+        await given(2, old)
+        rotation.now_us = ENDS_US
+        rotation.sealing.follow(rotation.after)
+    await rotation.read_in(rotation.around[1])
+    for clear, payload in await asyncio.gather(*waiting):
+        assert (await rotation.opening.open(clear, payload)).payload == b"late"
+
+
+async def test_a_ring_that_the_application_closes_seals_and_opens_nothing_more(rotation: Rotation) -> None:
+    (_, sealing), (_, opening) = *rotation.sealing._rings, *rotation.opening._rings
+    clear, payload = await rotation.sealing.seal(Draft(LONDON))
+    with held_up(sealing), held_up(opening):
+        waiting = [
+            asyncio.ensure_future(rotation.sealing.session(Draft(LONDON))),
+            asyncio.ensure_future(rotation.opening.open(clear, payload)),
+        ]
+        await given(1, sealing)
+        await given(1, opening)
+        rotation.sealing.close()
+        rotation.opening.close()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(each, RingClosed) for each in outcomes)
