@@ -6,7 +6,6 @@ from typing import Final
 
 from plait_core.rate_limit import TokenBucket, TokenBuckets
 from plait_core.wire import EventFrame, Publish
-from plait_core.wire.frame_types.session_frames import Code
 
 from ..clients.sessions import DurableSubscription, Session, Sessions, Subscription
 from ..counters import Counters
@@ -14,7 +13,6 @@ from ..deposits import BROKER, Deposit, Depositor
 from ..drop_reasons import DropReason
 from ..outputs import Remark
 from ..overlay import Overlay, ReceivedEvent
-from .admission import PublishRefused
 from .sealed_matching import TagMatcher, TagVerdict, WaitingEvent, WaitingPublish
 from .subscription_index import SubscriptionIndex
 from .tag_tests import DEPOSITORS_MAX
@@ -44,19 +42,13 @@ class SealedEvents:
 
     def hold(self, session: Session, frame: Publish, waited_us: int, now: float) -> bool:
         """Hold an event of a client that has to wait for tests. Return False if it need not."""
-        if self.tags.full:
-            message = "too many sealed events wait for their tags to be tested"
-            raise PublishRefused(DropReason.OUTBOX_ITEMS, Code.LIMIT, message, retryable=True)
         frame.attributes()  # FrameError: an event that cannot be read must not wait
         waiting = WaitingPublish(session, frame, waited_us, now)
         return self.tags.hold(("client", session.id), frame, waiting, self._deposits_of_interest, now)
 
     def hold_remote(self, event: ReceivedEvent, now: float) -> bool:
-        """Hold an event of another broker that has to wait for tests. Without room the earlier ones pass untested."""
-        line = ("broker", event.root)
-        if self.tags.full:
-            self.tags.release(line)
-        return self.tags.hold(line, event.frame, event, self._index.asking, now)
+        """Hold an event of another broker that has to wait for tests. Return False if it need not."""
+        return self.tags.hold(("broker", event.root), event.frame, event, self._index.asking, now)
 
     def verdict(self, frame: EventFrame) -> TagVerdict | None:
         """Return the known outcomes of an event's tags, and count malformed ones. None: it is not sealed."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -34,7 +34,11 @@ TEST_S: Final = 2.0
 
 HELD_EVENTS_MAX: Final = 65_536
 HELD_BYTES_MAX: Final = 32 << 20
-"""Events that wait at one broker, as for advertisements (`advertisement_gate.py`)."""
+"""Events that wait at one broker, as for advertisements (`advertisement_gate.py`). Beyond, those of the line that has
+the most pass untested."""
+
+LINE_SHARE: Final = 4
+"""One line has at most this part of both: beyond, its own events pass untested."""
 
 
 class WaitingPublish(NamedTuple):
@@ -83,6 +87,7 @@ class TagVerdict:
 class _Waiting(Generic[T]):
     item: T
     size: int
+    """Bytes."""
     tests: list[PendingTest]
     """The tests that it waits for, without those that earlier events of its line wait for."""
 
@@ -91,6 +96,23 @@ class _Waiting(Generic[T]):
         while self.tests and not self.tests[-1].awaited(now):
             self.tests.pop()
         return not self.tests
+
+
+@dataclass(slots=True, eq=False)
+class _Queue(Generic[T]):
+    """The events of one line that wait. An empty one is kept until its released events are taken: later ones follow."""
+
+    events: deque[_Waiting[T]] = field(default_factory=deque)
+    bytes: int = 0
+
+    @property
+    def share(self) -> float:
+        """Which part of the bounds it takes."""
+        return max(len(self.events) / HELD_EVENTS_MAX, self.bytes / HELD_BYTES_MAX)
+
+    def due(self) -> float | None:
+        """Return until when the first event waits at most."""
+        return self.events[0].tests[-1].by if self.events and self.events[0].tests else None
 
 
 class TagMatcher(Generic[T]):
@@ -105,16 +127,13 @@ class TagMatcher(Generic[T]):
         """The tests to run, which `take_probes` returns."""
         self.exceeded = self._tests.exceeded
         """Depositors whose tests have exceeded their budget on an opening, until the caller removes them."""
-        self._queues: dict[Line, deque[_Waiting[T]]] = {}
+        self._queues: dict[Line, _Queue[T]] = {}
+        self._released: list[T] = []
+        """Events that pass untested, until `take`."""
         self.waits = 0
         """Number of events that wait."""
         self._bytes = 0
         self._last = (b"", b"")
-
-    @property
-    def full(self) -> bool:
-        """Whether no more events may wait."""
-        return self.waits >= HELD_EVENTS_MAX or self._bytes >= HELD_BYTES_MAX
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -134,16 +153,24 @@ class TagMatcher(Generic[T]):
         self, line: Line, frame: EventFrame, item: T, asking: Callable[[EventFrame], Sequence[Deposit]], now: float
     ) -> bool:
         """Hold an event whose tags are not tested, or that follows one in its line. Return False if it need not wait.
-        `asking`: returns the deposits that it may be for."""
+
+        Without room, earlier events pass untested: those of this line if it has its share, else of the longest line.
+        `asking` returns the deposits that the event may be for.
+        """
         encoded = _opening(frame)
         tests = self._tests_of(line, encoded, asking(frame), now) if encoded else []
         queue = self._queues.get(line)
         if not tests and queue is None:
             return False
         if queue is None:
-            queue = self._queues[line] = deque()
+            queue = self._queues[line] = _Queue()
+        if queue.share * LINE_SHARE >= 1:
+            self._release(queue)
+        elif self.waits >= HELD_EVENTS_MAX or self._bytes >= HELD_BYTES_MAX:
+            self._release(max(self._queues.values(), key=lambda each: each.share))
         waiting = _Waiting(item, len(frame.block), tests)
-        queue.append(waiting)
+        queue.events.append(waiting)
+        queue.bytes += waiting.size
         self.waits += 1
         self._bytes += waiting.size
         return True
@@ -170,21 +197,25 @@ class TagMatcher(Generic[T]):
         self._tests.start(now)
         return tests
 
-    def release(self, line: Line) -> None:
-        """Release every event of one line untested, since there is no room for more."""
-        for waiting in self._queues.get(line, ()):
-            waiting.tests.clear()
+    def _release(self, queue: _Queue[T]) -> None:
+        """Let the events of a line pass untested, since there is no room for more."""
+        self._released += [waiting.item for waiting in queue.events]
+        self.waits -= len(queue.events)
+        self._bytes -= queue.bytes
+        queue.events.clear()
+        queue.bytes = 0
 
     def take(self, now: float) -> list[T]:
         """Return the events that need not wait any more, each line in its order."""
-        free: list[T] = []
+        free, self._released = self._released, []
         for line, queue in list(self._queues.items()):
-            while queue and queue[0].settled(now):
-                done = queue.popleft()
+            while queue.events and queue.events[0].settled(now):
+                done = queue.events.popleft()
                 free.append(done.item)
+                queue.bytes -= done.size
                 self.waits -= 1
                 self._bytes -= done.size
-            if not queue:
+            if not queue.events:
                 del self._queues[line]
         return free
 
@@ -201,7 +232,7 @@ class TagMatcher(Generic[T]):
 
     def next_deadline(self) -> float | None:
         """Return when the first event has waited long enough, or a test may go on."""
-        due = [queue[0].tests[-1].by for queue in self._queues.values() if queue[0].tests]
+        due = [by for queue in self._queues.values() if (by := queue.due()) is not None]
         resume_at = self._tests.resume_at
         return min([*due, resume_at] if resume_at is not None else due, default=None)
 
