@@ -1,7 +1,8 @@
 """What is known of the openings of sealing sessions: the outcome of each deposit, and the tests that are not done.
 
-A steady session must never be tested again, whatever else arrives. So an outcome is kept as long as its opening and its
-deposit are in use: beyond the bounds new deposits are not tested, and the line with the most openings loses its oldest.
+A steady session must not be tested again because of what other publishers send. So an outcome is kept as long as its
+opening and its deposit are in use: beyond the bounds new deposits are not tested, and the line with the most openings
+loses the one that was not used for the longest time.
 """
 
 from __future__ import annotations

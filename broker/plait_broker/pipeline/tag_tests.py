@@ -29,7 +29,8 @@ PART_STEPS: Final = 8
 another one's part."""
 
 PARTS_RUNNING_MAX: Final = 4
-"""Parts of awaited tests that run at once: as many as there are threads at most, so that none waits in their queue."""
+"""Parts of awaited tests that run at once: as many as a broker has threads on a machine with five processors or more.
+On a smaller one some wait in the queue of the threads, for a few parts at most."""
 
 AWAITED_STEPS: Final = 64
 """Steps of one client's tests on one opening that events wait for. A filter with a range of 16-bit numbers and three

@@ -20,7 +20,8 @@ from ..errors import SealError
 from .limits import SCRYPT_N_MAX
 
 COST_N: Final = 2**16
-"""64 MB and a fifth of a second for each guess (r = 8)."""
+"""64 MB and a fifth of a second for each guess (r = 8), and for each command of the operator, on small machines too. A
+generated passphrase needs no more."""
 
 _R, _P, _KEY_BYTES, _SALT_BYTES, _NONCE_BYTES = 8, 1, 32, 16, 12
 

@@ -293,6 +293,19 @@ def test_errors_in_two_equations_do_not_cancel(scene: Scene) -> None:
         scene.under.verify(b"m", scene.mine, forged, scene.rng)
 
 
+def test_the_weights_of_a_verification_have_128_bits(scene: Scene) -> None:
+    """Who guesses the weights can let errors cancel."""
+    drawn: list[int] = []
+
+    class Recording(Random):
+        def getrandbits(self, k: int) -> int:
+            drawn.append(k)
+            return super().getrandbits(k)
+
+    scene.under.verify(b"m", scene.mine, scene.under.sign(b"m", scene.pairs, scene.rng), Recording(1))
+    assert drawn == [128, 128], "one equation needs no weight"
+
+
 def test_under_the_exponents_of_the_capsule_a_reader_would_have_the_publishers_key(scene: Scene) -> None:
     """Signatures need an exponent of their own.
 
