@@ -109,11 +109,11 @@ def test_a_publisher_learns_at_once_that_its_event_is_given_up() -> None:
     subscriber.subscribe("x >= 0")
     world.run(3.0)
     here = world.broker(0)
-    for x in (1, 2):
+    for x in (1, 2, 3):  # the first is on its way, and one may wait
         publisher.publish({"x": x}, Confirm.BROKER)
     while not here.counters.dropped[DropReason.OVERLAY_FULL]:
         assert world.now < 30.0
         world.run(0.001)
     assert not here.confirmations.settled, "no outcome waits for the next input"
     world.run(0.005)
-    assert [(refusal.sequence, refusal.code) for refusal in publisher.heard(Refusal)] == [(1, "unavailable")]
+    assert [(refusal.sequence, refusal.code) for refusal in publisher.heard(Refusal)] == [(2, "unavailable")]
