@@ -24,6 +24,9 @@ class Deposit(NamedTuple):
     tokens: bytes
     depositor: Depositor
 
+    def __repr__(self) -> str:  # without the tokens, for logs and tracebacks
+        return f"Deposit(digest={self.digest!r}, depositor={self.depositor!r})"
+
 
 class Deposits:
     """The deposits of this broker's subscriptions, or of those of all other brokers, by the number of each."""

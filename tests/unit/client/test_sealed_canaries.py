@@ -173,7 +173,7 @@ def test_frames_and_outputs_with_tokens_do_not_show_them() -> None:
         Subscribe(1, 1, "true", routing=token),
         InterestUpdate((1,), 2, (3,), (4,), True, (5,), ("true",), (), routing=(token,)),
         FilterChange(1, True, (5,), ("true",), (), 4, routing=(token,)),
-        Probe(1, b"opening", (token,)),
+        Probe(1, b"opening", token, 8, rest=token),
     ]
     assert not found_in("".join(map(repr, shown)).encode(), [token])
 
