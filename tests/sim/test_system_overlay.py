@@ -35,7 +35,7 @@ def test_two_who_listen_to_everything_do_not_feed_each_other() -> None:
     before = [len(watcher.delivered) for watcher in watchers]
     world.run(10.0)
     grown = [len(watcher.delivered) - count for watcher, count in zip(watchers, before, strict=True)]
-    per_second = 4 * (1 + 2)  # each broker samples its queues and its two links
+    per_second = 4 * (1 + 2 + 2)  # each broker samples its queues, its two links and their lanes
     assert all(count <= 11 * per_second for count in grown), grown
     kinds = Counter(str(each["$kind"]) for each in watchers[0].delivered)
     assert not {"publish", "arrival", "forward", "delivery", "drop"} & set(kinds), kinds

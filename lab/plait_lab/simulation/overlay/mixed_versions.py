@@ -64,13 +64,13 @@ ARRIVES_S: Final = 2.0
 
 def with_later_field(body: bytes) -> bytes:
     """Return a body with a field that older brokers do not know."""
-    fields = unpack_fields(body, WIRE_LIMITS)
+    fields = unpack_fields(body, WIRE_LIMITS) if body else {}
     return bytes(pack({LATER_FIELD: {"deep": [1, 2, 3]}} | fields))
 
 
 def has_later_field(body: bytes) -> bool:
     """Return whether a body arrived with that field."""
-    return LATER_FIELD in unpack_fields(body, WIRE_LIMITS)
+    return bool(body) and LATER_FIELD in unpack_fields(body, WIRE_LIMITS)
 
 
 class MixedBroker:
