@@ -186,7 +186,8 @@ async def test_a_full_lane_stays_up_and_control_is_prompt_and_the_operator_is_to
     forwarded = after["b"]["plait_events_forwarded_total"] - before["b"].get("plait_events_forwarded_total", 0)
     assert forwarded <= 1.05 * offer.published, "copies an event"
     assert median(offer.control_s) <= median(offer.delays_s) / 4, f"control is as slow as events; bare {bare_s}"
-    assert offer.received == sorted(offer.received)
+    in_order = [number for number in offer.received if number % CONFIRMED_EVERY]  # the others are published by tasks
+    assert in_order == sorted(in_order)
     assert len(set(offer.received)) == len(offer.received)
     assert offer.confirmed
     assert set(offer.confirmed) <= set(offer.received)
