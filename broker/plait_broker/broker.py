@@ -451,7 +451,7 @@ class Broker:
         if self._tags.to_ask or self._tags.exceeded:
             outputs += [*self._tags.take_probes(), *self._sealed.take_remarks(now)]
         self._take_sends(outputs, now)
-        if self._teardown.closes or self.broker_connections.dials or self._adapter.remarks:
+        if self._teardown.closes or self.broker_connections.outputs or self._adapter.remarks:
             outputs += [*self._teardown.take(), *self.broker_connections.take(), *self._adapter.take_remarks()]
         return outputs
 

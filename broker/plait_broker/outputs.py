@@ -39,6 +39,14 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class Linked:
+    """A connection is a link to a broker from now on: keep few bytes unsent in the kernel. The rest waits in the
+    protocol, where control frames overtake events."""
+
+    connection: ConnectionId
+
+
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One event of the log. Positions rise by one; `block` is the event block as received."""
 
@@ -137,7 +145,7 @@ class Remark:
     text: str
 
 
-Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Probe | Remark
+Output: TypeAlias = Send | Close | Persist | Fetch | Dial | Linked | Probe | Remark
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ _NEEDED: Final = (
     "EventFrameReader",
     "AttributeReader",
     "DeliveryWriter",
+    "common_stream",
     "EventProver",
     "Recorder",
 )

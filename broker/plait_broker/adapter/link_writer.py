@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from plait_core.wire.frame_types.trace_frames import MARKED
 
-from ..clients.connection import Connection
+from ..clients.connection import BURST_BYTES_MAX, Connection
 from ..counters import Counters
 from ..outputs import ConnectionId
 from ..overlay import Overlay
 from ..overlay.outputs import CopyDropped, RelayFrame, SendFrame
 from ..overlay.transport.event_copy import CopyRun, EventCopy
 from ..pipeline.observer import EventObserver
+
+TURN_BYTES: Final = 4096
+"""Bytes that one of several streams writes before the next has its turn."""
 
 
 class LinkWriter:
@@ -58,37 +64,46 @@ class LinkWriter:
         lane = connection.lane
         queue = lane.queue
         written = 0 if queue else connection.forward(copies)
-        for copy in copies[:written] if marked or observer.telemetry is not None else ():
-            self._report(connection, copy, 0, now)
-        for copy in copies[written:]:
-            if not queue.add(copy, run.at):  # its publisher's broker has it, and retransmits it
-                self._overlay.counts["lane_full"] += 1
+        if marked or observer.telemetry is not None:
+            self._report(connection, copies[:written], 0, now)
+        if written < len(copies):  # its publisher's broker has a refused one, and retransmits it
+            refused = queue.add_all(copies[written:] if written else copies, run.at)
+            if refused:
+                self._overlay.counts["lane_full"] += refused
         if queue:
             lane.note_backlog(now)
 
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
         lane = connection.lane
-        waiting = lane.queue
-        if not waiting:
+        queue = lane.queue
+        if not queue:
             return
         lane.note_backlog(now)
-        before, waited_us = waiting.items, 0
-        while waiting and connection.takes_data:
-            copy, waited_us = waiting.take(now)
-            connection.forward((copy,))
-            if self._observer.telemetry is not None or copy[3] & MARKED:
-                self._report(connection, copy, waited_us, now)
-        if waiting.items < before:
-            lane.figures.waited(waited_us, before - waiting.items, now)
+        before, waited_us = queue.items, 0
+        while queue:
+            run = queue.first
+            run_waited_us = run.waited_us(now)
+            written = connection.forward(run.copies, run_waited_us, TURN_BYTES if queue.shared else BURST_BYTES_MAX)
+            if not written:
+                break
+            waited_us = run_waited_us
+            if self._observer.telemetry is not None or run.flags & MARKED:
+                self._report(connection, run.copies[:written], waited_us, now)
+            queue.remove(written)
+        if queue.items < before:
+            lane.figures.waited(waited_us, before - queue.items, now)
             lane.note_backlog(now)
 
     def dropped(self, output: CopyDropped, now: float) -> None:
         """Report a neighbour's copy that is not sent on."""
         self._observer.lost(output.frame, output.reason, output.delay_us, output.destinations, now)
 
-    def _report(self, connection: Connection, copy: EventCopy, waited_us: int, now: float) -> None:
-        """Report a written copy to the observer."""
+    def _report(self, connection: Connection, copies: Sequence[EventCopy], waited_us: int, now: float) -> None:
+        """Report written copies to the observer, with how long they waited."""
         neighbour = self._overlay.neighbours.get(connection.neighbour)
-        if neighbour is not None:
-            self._observer.forwarded(copy, (neighbour.id, round(neighbour.delay_us)), waited_us, now)
+        if neighbour is None:
+            return
+        to, forwarded = (neighbour.id, round(neighbour.delay_us)), self._observer.forwarded
+        for frame, tree, delay_us, flags, path, destinations in copies:
+            forwarded((frame, tree, delay_us + waited_us, flags, path, destinations), to, waited_us, now)

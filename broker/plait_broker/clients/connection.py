@@ -228,14 +228,16 @@ class Connection:
             self._outgoing[self.id] = self
         self.data_bytes = self._data.deliver(frame, delay_us, path, deliveries, self._version or self._fix_version())
 
-    def forward(self, copies: Sequence[EventCopy]) -> int:
-        """Queue copies of events for the broker at the other end, until the connection is full. Return how many."""
+    def forward(self, copies: Sequence[EventCopy], waited_us: int = 0, bytes_max: int = BURST_BYTES_MAX) -> int:
+        """Queue copies of events for the broker at the other end, until the connection is full or has `bytes_max` bytes
+        more. Add `waited_us` to their delays. Return how many."""
         waiting, most = self.data_bytes, self._burst_max
         if not waiting:
             self._outgoing[self.id] = self  # also without room: the lane may need a stamp
         if not self.writable or waiting >= most or self.closing:
             return 0
-        written, self.data_bytes = self._data.forward_all(copies, self._version or self._fix_version(), most)
+        most, version = min(most, waiting + bytes_max), self._version or self._fix_version()
+        written, self.data_bytes = self._data.forward_all(copies, version, most, waited_us)
         self._copies += written
         return written
 

@@ -19,7 +19,7 @@ from plait_core.wire.frame_types.session_frames import Code
 from ..broker import Broker
 from ..clients.access import Caller
 from ..log.event_log import EventLog
-from ..outputs import Close, ConnectionId, Dial, Fetch, LogRecord, Output, Persist, Probe, Probed, Remark, Send
+from ..outputs import Close, ConnectionId, Dial, Fetch, Linked, LogRecord, Output, Persist, Probe, Probed, Remark, Send
 from .tag_test_pool import TagTestPool
 from .tcp_connection import TcpConnection
 
@@ -223,6 +223,10 @@ class BrokerDriver:
             case Dial(address):
                 assert self._dial is not None, "outputs are carried out after the start"
                 self._dial(address)
+            case Linked(link):
+                linked = self._connections.get(link)
+                if linked is not None:
+                    linked.limit_unsent()
             case Persist():
                 self._persist(output)
             case Fetch():

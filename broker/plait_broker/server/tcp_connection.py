@@ -17,8 +17,8 @@ WRITE_BUFFER_BYTES: Final = 256 * 1024
 unread for a moment, few enough for thousands of slow ones."""
 
 UNSENT_BYTES: Final = 128 * 1024
-"""Bytes that the kernel holds and has not sent, above what is on its way. The rest waits with us, where control frames
-overtake events."""
+"""Bytes of a link that the kernel holds and has not sent, above what is on its way. The rest waits with us, where
+control frames overtake events. Connections of clients have no such limit: it would wake a busy broker too often."""
 
 LINGER_S: Final = 1.0
 """Time after the last byte for the peer to read it and close: closing with unread input would destroy it."""
@@ -61,7 +61,6 @@ class TcpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport has the methods, but not the class
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        _limit_unsent(transport)
         self._transport = transport
         caller = replace(_caller(transport), dialled=self._dialled, vouched=self._vouched)
         self._link = self._driver.opened(self, caller)
@@ -90,6 +89,13 @@ class TcpConnection(asyncio.Protocol):
             return
         self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
+    def limit_unsent(self) -> None:
+        """Limit what the kernel holds unsent, where it can be limited."""
+        option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+        connected: socket.socket | None = self._transport.get_extra_info("socket")
+        if option is not None and connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
+
     def close(self) -> None:
         """Close once the peer has read what was sent, or after FLUSH_S."""
         if self._close_by is not None or self._transport.is_closing():
@@ -114,14 +120,6 @@ class TcpConnection(asyncio.Protocol):
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._cut)
         else:
             self._transport.abort()
-
-
-def _limit_unsent(transport: asyncio.Transport) -> None:
-    """Limit what the kernel holds unsent, where it can be limited."""
-    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
-    connected: socket.socket | None = transport.get_extra_info("socket")
-    if option is not None and connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
-        connected.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 def _caller(transport: asyncio.Transport) -> Caller:

@@ -23,7 +23,7 @@ from plait_core.wire.frame_types.session_frames import Code
 from ...clients.connection import Connection
 from ...clients.teardown import Teardown
 from ...counters import Counters
-from ...outputs import Dial
+from ...outputs import Dial, Linked
 from ...settings import BrokerSettings, LiveSettings
 from ..overlay import Overlay
 from ..security.mutual_auth import MutualAuth, Untrusted
@@ -65,7 +65,7 @@ class BrokerConnections:
         """By broker, the connection to it and the id of the broker that dialled."""
         self._shunned: dict[int, float] = {}
         """Refused brokers, each with the end of that."""
-        self.dials: list[Dial] = []
+        self.outputs: list[Dial | Linked] = []
         self.link_selection = LinkSelection(me, self.settings.linking, overlay.map, overlay.neighbours, randomness, now)
         if self.settings.linking.address:
             overlay.locate(self.settings.linking.address, now)
@@ -287,15 +287,15 @@ class BrokerConnections:
         """Choose addresses to dial, and a link to give up."""
         if now < self.link_selection.due_at:
             return
-        self.dials += map(Dial, self.link_selection.dial(now))
+        self.outputs += map(Dial, self.link_selection.dial(now))
         surplus = self._links.get(self.link_selection.shed(now))
         if surplus is not None:
             self.close(surplus[0], Code.LIMIT, "this broker has more links than it keeps, and others reach you")
 
-    def take(self) -> list[Dial]:
-        """Return the connections to make since the last call."""
-        dials, self.dials = self.dials, []
-        return dials
+    def take(self) -> list[Dial | Linked]:
+        """Return the connections to make, and those that have become links, since the last call."""
+        outputs, self.outputs = self.outputs, []
+        return outputs
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -308,6 +308,7 @@ class BrokerConnections:
         self._links[broker] = (link, dialled_by)
         self._overlay.link_up(link.id, broker, name, now)
         link.become_link(broker, self._overlay.neighbours[broker].lane, now)
+        self.outputs.append(Linked(link.id))
 
     def _keeps_new(self, broker: int, dialled_by: int) -> bool:
         known = self._links.get(broker)

@@ -104,7 +104,7 @@ class EventStreams:
         kept: Unacked = (frame, flags, delay_us, now, None)
         for home in homes:
             outgoing = self.outgoing.get(home) or self._open(home, now)
-            if outgoing.has_room and not outgoing.waiting:
+            if not outgoing.waiting and outgoing.has_room:
                 position = self._keep_one(home, outgoing, kept, now)
                 named.append((home, position, self._message_auth.prove_event(home, position, flags, frame.block)))
             else:
@@ -138,14 +138,12 @@ class EventStreams:
 
     def acknowledge(self, event: ReceivedEvent, now: float) -> None:
         """Ack a received event: this broker has charge of it."""
-        incoming = self.incoming.get(event.root)
-        if incoming is not None:
-            incoming.acknowledge(event.position, now, asked=bool(event.flags & ACK_NOW))
-            ack_at = incoming.ack_at
-            if ack_at is not None:
-                self.reporting[event.root] = None
-                if ack_at < self._ack_at:
-                    self._ack_at = ack_at
+        root, position, _, flags, _, _, _ = event
+        incoming = self.incoming.get(root)
+        if incoming is not None and incoming.acknowledge(position, now, asked=flags & ACK_NOW):
+            assert incoming.ack_at is not None, "it was set now"
+            self.reporting[root] = None
+            self._ack_at = min(self._ack_at, incoming.ack_at)
 
     def receive_ack(self, ack: StreamAck, now: float) -> None:
         """Take a destination's ack, and retransmit the events that it reports missing."""

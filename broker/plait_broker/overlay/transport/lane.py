@@ -22,6 +22,10 @@ STAMPS_MAX: Final = 4096
 WRITE_S: Final = 0.001
 """Writes within this time count as one, so that many small ones are cheap to remember."""
 
+TOGETHER_S: Final = 0.002
+TOGETHER_SHARE: Final = 0.25
+"""A write waits for what the lane carries in this time, or for this share of its window if that is less."""
+
 
 class Write:
     """Copies that were written together."""
@@ -66,9 +70,14 @@ class Lane:
     @property
     def room(self) -> int:
         """Bytes of copies that may be written now. The last copy may exceed them, so they leave room for it. One copy
-        may always be on its way."""
-        in_flight, limit = self.in_flight, self.window.limit
-        return max(0, limit - in_flight - self._copy_bytes) if in_flight else limit
+        may always be on its way. A small rest of the window counts as none, so that a write on a fast lane has many
+        copies."""
+        in_flight, window = self.in_flight, self.window
+        limit = window.limit
+        if not in_flight:
+            return limit
+        room = limit - in_flight - self._copy_bytes
+        return room if room > 0 and room >= min(limit * TOGETHER_SHARE, window.capacity * TOGETHER_S) else 0
 
     @property
     def drain_s(self) -> float:

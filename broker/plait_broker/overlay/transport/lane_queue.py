@@ -3,16 +3,21 @@
 Copies that have a destination in common, from one root, are of one stream and stay in order. So they wait in one line.
 The line with the event of the highest priority at its head is written first; lines of equal priority take turns. A copy
 for destinations of several lines joins these lines into one.
+
+Copies wait in runs, which are of one line, one priority and one time. A busy lane then takes a step for each run, in
+place of one for each copy.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from heapq import merge
 from typing import Final, TypeAlias
 
 from plait_core.limits import PRIORITY_MAX
 from plait_core.wire import Forward
+from plait_core.wire.delivery_writer import common_stream
 
 from .event_copy import EventCopy
 
@@ -21,8 +26,8 @@ QUEUE_BYTES_MAX: Final = 16 << 20
 copies are dropped, and their publisher's broker retransmits them. Streams' windows keep a lane below this."""
 
 JOINED_MAX: Final = 1024
-"""Copies in the lines that one copy may join. A copy that would join more is refused, and retransmitted to each of its
-destinations alone: a neighbour could make up such copies, and joining takes a microsecond for each that waits."""
+"""Runs in the lines that one copy may join. A copy that would join more is refused, and retransmitted to each of its
+destinations alone: a neighbour could make up such copies, and joining takes a microsecond for each run."""
 
 COPY_BYTES: Final = 64
 DESTINATION_BYTES: Final = 24
@@ -32,17 +37,41 @@ HOP_BYTES: Final = 8
 Key: TypeAlias = tuple[int, int]
 """Root and destination: a stream."""
 
-Item: TypeAlias = tuple[int, EventCopy, float, int]
-"""Number in order of arrival, the copy, the time for which it states its age, and its bytes."""
+
+class WaitingRun:
+    """Copies that wait, of one line and one priority, and since one time."""
+
+    __slots__ = ("at", "bytes", "copies", "flags", "number", "priority")
+
+    def __init__(self, number: int, at: float, priority: int) -> None:
+        self.number = number
+        """In order of arrival."""
+        self.at = at
+        """The time for which the copies state their ages."""
+        self.priority = priority
+        self.copies: list[EventCopy] = []
+        self.bytes = 0
+        self.flags = 0
+        """The flags of all copies together."""
+
+    def add(self, copies: Sequence[EventCopy], size: int, flags: int) -> None:
+        """Append copies."""
+        self.copies += copies
+        self.bytes += size
+        self.flags |= flags
+
+    def waited_us(self, now: float) -> int:
+        """Return how long the copies have waited, in microseconds."""
+        return round((now - self.at) * 1_000_000)
 
 
 class Line:
     """Copies that stay in order."""
 
-    __slots__ = ("items", "keys", "priority")
+    __slots__ = ("keys", "priority", "runs")
 
     def __init__(self) -> None:
-        self.items: deque[Item] = deque()
+        self.runs: deque[WaitingRun] = deque()
         self.keys: list[Key] = []
         self.priority = 0
 
@@ -54,6 +83,7 @@ class LaneQueue:
 
     def __init__(self) -> None:
         self.items = 0
+        """Copies."""
         self.bytes = 0
         self._arrived = 0
         self._by_key: dict[Key, Line] = {}
@@ -63,6 +93,17 @@ class LaneQueue:
     def __len__(self) -> int:
         return self.items
 
+    def add_all(self, copies: Sequence[EventCopy], at: float) -> int:
+        """Append copies, which state their ages for the time `at`. Return how many were refused: the queue is full."""
+        common = common_stream(copies)
+        if common is not None:
+            root, destination, priority, flags, block_bytes, hops = common
+            size = block_bytes + len(copies) * (COPY_BYTES + DESTINATION_BYTES) + hops * HOP_BYTES
+            if self.bytes + size <= QUEUE_BYTES_MAX:
+                self._append(self._line_of((root, destination)), copies, size, priority, flags, at)
+                return 0
+        return sum(not self.add(copy, at) for copy in copies)
+
     def add(self, copy: EventCopy, at: float) -> bool:
         """Append a copy. Return False if the queue is full."""
         if self.bytes > QUEUE_BYTES_MAX:
@@ -70,53 +111,80 @@ class LaneQueue:
         line = self._line(copy)
         if line is None:
             return False
-        self._arrived += 1
-        size = bytes_of(copy)
-        line.items.append((self._arrived, copy, at, size))
-        if len(line.items) == 1:
-            self._enter(line)
-        self.items += 1
-        self.bytes += size
+        self._append(line, (copy,), bytes_of(copy), copy[0].priority, copy[3], at)
         return True
 
-    def take(self, now: float) -> tuple[EventCopy, int]:
-        """Remove the next copy. Return it with its present age, and how long it has waited, in microseconds."""
-        lines = next(lines for lines in reversed(self._ready) if lines)
-        line, _ = lines.popitem(last=False)
-        _, copy, at, size = line.items.popleft()
-        if line.items:
+    @property
+    def first(self) -> WaitingRun:
+        """The run to write next."""
+        return self._first_line().runs[0]
+
+    @property
+    def shared(self) -> bool:
+        """Whether other lines take turns with the next one, or may overtake it."""
+        return sum(map(len, self._ready)) > 1
+
+    def remove(self, count: int) -> None:
+        """Remove this many copies of the next run, which are written. Its line has had its turn."""
+        line = self._first_line()
+        run = line.runs[0]
+        left = len(run.copies) - count
+        size = run.bytes if not left else run.bytes * count // len(run.copies)
+        del self._ready[line.priority][line]
+        if left:
+            del run.copies[:count]
+            run.bytes -= size
+        else:
+            line.runs.popleft()
+        self.items -= count
+        self.bytes -= size
+        if line.runs:
             self._enter(line)
         else:
             for key in line.keys:
                 del self._by_key[key]
-        self.items -= 1
-        self.bytes -= size
-        waited_us = round((now - at) * 1_000_000)
-        frame, tree, delay_us, flags, path, destinations = copy
-        return (frame, tree, delay_us + waited_us, flags, path, destinations), waited_us
 
     def oldest_at(self) -> float | None:
         """Return the time since which the next copy waits, or None if none does."""
-        return min((line.items[0][2] for lines in self._ready for line in lines), default=None)
+        return min((line.runs[0].at for lines in self._ready for line in lines), default=None)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _first_line(self) -> Line:
+        return next(iter(next(lines for lines in reversed(self._ready) if lines)))
+
+    def _append(self, line: Line, copies: Sequence[EventCopy], size: int, priority: int, flags: int, at: float) -> None:
+        runs = line.runs
+        if not runs or runs[-1].at != at or runs[-1].priority != priority:
+            self._arrived += 1
+            runs.append(WaitingRun(self._arrived, at, priority))
+            if len(runs) == 1:
+                self._enter(line)
+        runs[-1].add(copies, size, flags)
+        self.items += len(copies)
+        self.bytes += size
 
     def _enter(self, line: Line) -> None:
-        line.priority = line.items[0][1][0].priority
+        line.priority = line.runs[0].priority
         self._ready[line.priority][line] = None
+
+    def _line_of(self, key: Key) -> Line:
+        """Return the line of one stream."""
+        line = self._by_key.get(key)
+        if line is None:
+            line = self._by_key[key] = Line()
+            line.keys.append(key)
+        return line
 
     def _line(self, copy: EventCopy) -> Line | None:
         """Return the line of a copy, which has all its streams from now on; None if too much would be joined."""
         path, destinations = copy[4], copy[5]
         root, by_key = path[0], self._by_key
         if len(destinations) == 1:  # the common case
-            key = (root, destinations[0][0])
-            line = by_key.get(key)
-            if line is None:
-                line = by_key[key] = Line()
-                line.keys.append(key)
-            return line
+            return self._line_of((root, destinations[0][0]))
         keys = [(root, destination[0]) for destination in destinations]
         lines = list(dict.fromkeys(line for key in keys if (line := by_key.get(key)) is not None))
-        if len(lines) > 1 and sum(len(line.items) for line in lines) > JOINED_MAX:
+        if len(lines) > 1 and sum(len(line.runs) for line in lines) > JOINED_MAX:
             return None
         line = self._joined(lines) if lines else Line()
         for key in keys:
@@ -131,7 +199,7 @@ class LaneQueue:
             return first
         for line in lines:
             del self._ready[line.priority][line]
-        first.items = deque(merge(*(line.items for line in lines), key=_number))
+        first.runs = deque(merge(*(line.runs for line in lines), key=_number))
         for line in others:
             first.keys += line.keys
             self._by_key.update(dict.fromkeys(line.keys, first))
@@ -139,8 +207,8 @@ class LaneQueue:
         return first
 
 
-def _number(item: Item) -> int:
-    return item[0]
+def _number(run: WaitingRun) -> int:
+    return run.number
 
 
 def bytes_of(copy: EventCopy) -> int:

@@ -447,23 +447,24 @@ class ReceiveStream:
         self._early_bytes -= len(arrival.frame.block)
         return arrival
 
-    def acknowledge(self, position: int, now: float, *, asked: bool = False) -> None:
-        """Note that this broker has charge of an event, so that it can be acked: at once if the sender `asked`. Ignore
-        a position that is not open: it is acknowledged already, or its event came by an earlier stream, which was
-        forgotten meanwhile."""
-        waiting = self._open
+    def acknowledge(self, position: int, now: float, *, asked: int = 0) -> bool:
+        """Note that this broker has charge of an event, so that it can be acked: at once if the sender `asked`. Return
+        whether the time of the next ack has changed. Ignore a position that is not open: it is acknowledged already, or
+        its event came by an earlier stream, which was forgotten meanwhile."""
+        waiting, ack_at = self._open, self.ack_at
         if asked and position > self._asked:
             self._asked = position
         if waiting and waiting[0] == position and not self._taken and self.expected is not None:  # the common case
             waiting.popleft()
             self._since_ack += 1
             self.up_to = (waiting[0] if waiting else self.expected) - 1
-            if asked or self.ack_at is None or self._since_ack == ACK_EVENTS:
-                self._schedule_ack(now)
-            return
-        if self.expected is not None and self._open and self._open[0] <= position < self.expected:
+            if not (asked or ack_at is None or self._since_ack == ACK_EVENTS):
+                return False
+            self._schedule_ack(now)
+        elif self.expected is not None and self._open and self._open[0] <= position < self.expected:
             self._taken.add(position)
             self._advance(now)
+        return self.ack_at != ack_at
 
     def report(self, now: float) -> tuple[int, tuple[int, ...]] | None:
         """Return the cumulative ack and the missing positions to send now, or None when no ack is due."""

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::event_frames::EventFrame;
+use crate::event_frames::{EventFrame, Forward};
 
 /// Capacity for the usual routes.
 const ROUTE_BYTES: usize = 64;
@@ -71,8 +71,15 @@ impl DeliveryWriter {
     }
 
     /// Write forward frames, each from (frame, tree, delay, flags, path, destinations), in order, until `bytes_max`
-    /// bytes are buffered. Return the number of frames written, and of bytes buffered.
-    fn forward_all(&self, copies: &Bound<'_, PyAny>, version: u8, bytes_max: usize) -> PyResult<(usize, usize)> {
+    /// bytes are buffered. Add `waited_us` to their delays. Return the number of frames written, and of bytes buffered.
+    #[pyo3(signature = (copies, version, bytes_max, waited_us = 0))]
+    fn forward_all(
+        &self,
+        copies: &Bound<'_, PyAny>,
+        version: u8,
+        bytes_max: usize,
+        waited_us: u64,
+    ) -> PyResult<(usize, usize)> {
         let mut written = 0;
         let mut buffered = self.out.lock().expect("no call has panicked").len();
         for copy in copies.try_iter()? {
@@ -81,7 +88,8 @@ impl DeliveryWriter {
             }
             let copy = copy?.cast_into::<PyTuple>()?;
             let (path, to) = (copy.get_item(4)?, copy.get_item(5)?);
-            let (tree, delay_us) = (copy.get_item(1)?.extract()?, copy.get_item(2)?.extract()?);
+            let (tree, delay_us) = (copy.get_item(1)?.extract()?, copy.get_item(2)?.extract::<u64>()?);
+            let delay_us = delay_us.saturating_add(waited_us);
             let flags = copy.get_item(3)?.extract()?;
             buffered = self.forward(&copy.get_item(0)?, tree, delay_us, flags, path.cast()?, &to, version)?;
             written += 1;
@@ -101,6 +109,56 @@ impl DeliveryWriter {
         let taken = std::mem::take(&mut *self.out.lock().expect("no call has panicked"));
         PyBytes::new(py, &taken)
     }
+}
+
+/// Return what copies have in common if all are from one root for one destination, with one priority: root, destination,
+/// priority, their flags together, the bytes of their blocks, and the brokers on their paths.
+#[pyfunction]
+pub(crate) fn common_stream(copies: &Bound<'_, PyAny>) -> PyResult<Option<(u64, u64, u8, u8, usize, usize)>> {
+    let mut found: Option<(u64, u64, u8, u8, usize, usize)> = None;
+    for copy in copies.try_iter()? {
+        let copy = copy?.cast_into::<PyTuple>()?;
+        let (frame, path, to) = (copy.get_item(0)?, copy.get_item(4)?, copy.get_item(5)?);
+        let path = path.cast::<PyTuple>()?;
+        if path.is_empty() || to.len()? != 1 || frame_destinations(&frame)? > 1 {
+            return Ok(None);
+        }
+        let root = path.get_item(0)?.extract::<u64>()?;
+        let destination = to.get_item(0)?.cast::<PyTuple>()?.get_item(0)?.extract::<u64>()?;
+        let (priority, block_bytes) = priority_and_bytes(&frame)?;
+        let flags = copy.get_item(3)?.extract::<u8>()?;
+        let common = found.get_or_insert((root, destination, priority, 0, 0, 0));
+        if (common.0, common.1, common.2) != (root, destination, priority) {
+            return Ok(None);
+        }
+        common.3 |= flags;
+        common.4 += block_bytes;
+        common.5 += path.len();
+    }
+    Ok(found)
+}
+
+/// Returns how many destinations a frame names itself: those of the copy that arrived.
+fn frame_destinations(frame: &Bound<'_, PyAny>) -> PyResult<usize> {
+    if let Ok(forward) = frame.cast::<Forward>() {
+        return Ok(forward.get().destinations.bind(frame.py()).len());
+    }
+    if frame.cast::<EventFrame>().is_ok() {
+        return Ok(0);
+    }
+    match frame.getattr_opt(intern!(frame.py(), "destinations"))? {
+        Some(destinations) => destinations.len(),
+        None => Ok(0),
+    }
+}
+
+fn priority_and_bytes(frame: &Bound<'_, PyAny>) -> PyResult<(u8, usize)> {
+    if let Ok(frame) = frame.cast::<EventFrame>() {
+        let frame = frame.get();
+        return Ok((frame.priority, frame.bytes));
+    }
+    let priority = frame.getattr(intern!(frame.py(), "priority"))?.extract()?;
+    Ok((priority, frame.getattr(intern!(frame.py(), "block"))?.len()?))
 }
 
 fn block_of<'py>(frame: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {

@@ -34,7 +34,7 @@ pub(crate) struct EventFrame {
     #[pyo3(get)]
     pub(crate) lifetime_us: i64,
     #[pyo3(get)]
-    priority: u8,
+    pub(crate) priority: u8,
     /// Bytes of the block.
     pub(crate) bytes: usize,
     attributes_end: usize,
@@ -246,7 +246,7 @@ pub(crate) struct Forward {
     #[pyo3(get)]
     pub(crate) path: Py<PyTuple>,
     #[pyo3(get)]
-    destinations: Py<PyTuple>,
+    pub(crate) destinations: Py<PyTuple>,
 }
 
 #[pymethods]

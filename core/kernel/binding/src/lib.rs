@@ -17,7 +17,7 @@ mod values;
 #[pyo3::pymodule(gil_used = false)]
 mod _kernel {
     #[pymodule_export]
-    use super::delivery_writer::DeliveryWriter;
+    use super::delivery_writer::{DeliveryWriter, common_stream};
     #[pymodule_export]
     use super::event_frames::{
         AttributeReader, Deliver, EventFrame, EventFrameReader, Forward, Publish, encode_publish,

@@ -79,7 +79,7 @@ class Path:
     def _write(self) -> None:
         lane, copies, most = self.lane, 0, self.lane.room
         while lane.queue and copies * self.size < most:
-            lane.queue.take(self.now)
+            lane.queue.remove(1)
             copies += 1
         if copies and self.now >= self._marked_at + MARK_S:
             self._marked_at = self.now
