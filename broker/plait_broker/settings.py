@@ -53,6 +53,8 @@ class LinkSettings:
     path depends on it."""
     segments: tuple[str, ...] = ()
     """The network segments that this broker is attached to, by name. Flooded likewise."""
+    destinations_max: int = 64
+    """Destinations that an event names one by one; one with more opens a stream group."""
     when_full: str = DROP
     """What happens while events for another broker come faster than the links carry them, and too many wait: `drop` the
     oldest, or `block` their publishers."""
@@ -160,6 +162,7 @@ def overlay_settings(settings: BrokerSettings) -> OverlaySettings:
         retransmit=settings.linking.retransmit,
         stream_items_max=settings.overlay_stream_items_max,
         stream_bytes_max=settings.overlay_stream_bytes_max,
+        destinations_max=settings.linking.destinations_max,
         link_capacity=settings.linking.capacity,
         segments=settings.linking.segments,
     )

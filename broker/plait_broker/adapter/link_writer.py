@@ -11,7 +11,7 @@ from ..clients.connection import BURST_BYTES_MAX, Connection
 from ..counters import Counters
 from ..outputs import ConnectionId
 from ..overlay import Overlay
-from ..overlay.outputs import CopyDropped, RelayFrame, SendFrame
+from ..overlay.outputs import CopyDropped, RelayFrame, SendBatch, SendFrame
 from ..overlay.transport.event_copy import CopyRun, EventCopy
 from ..pipeline.observer import EventObserver
 
@@ -73,6 +73,18 @@ class LinkWriter:
         if queue:
             lane.note_backlog(now)
 
+    def send_batch(self, output: SendBatch, now: float) -> None:
+        """Write events of a stream group, or keep them until the connection takes data again."""
+        connection = self._connections.get(output.link)
+        if connection is None:
+            return
+        self._counters.forwarded += 1
+        queue = connection.lane.queue
+        if queue or not connection.forward_batches((output.batch,)):
+            if not queue.add_batch(output.batch, output.at):  # the neighbour asks for it again
+                self._overlay.counts["lane_full"] += 1
+            connection.lane.note_backlog(now)
+
     def write_waiting(self, connection: Connection, now: float) -> None:
         """Write the copies that waited for a connection, as many as it takes."""
         lane = connection.lane
@@ -84,7 +96,11 @@ class LinkWriter:
         while queue:
             run = queue.first
             run_waited_us = run.waited_us(now)
-            written = connection.forward(run.copies, run_waited_us, TURN_BYTES if queue.shared else BURST_BYTES_MAX)
+            turn_bytes = TURN_BYTES if queue.shared else BURST_BYTES_MAX
+            if run.batches:
+                written = connection.forward_batches(run.batches, run_waited_us, turn_bytes)
+            else:
+                written = connection.forward(run.copies, run_waited_us, turn_bytes)
             if not written:
                 break
             waited_us = run_waited_us

@@ -25,6 +25,7 @@ from ..overlay.outputs import (
     Lost,
     Output,
     RelayFrame,
+    SendBatch,
     SendFrame,
     StoreDocument,
 )
@@ -60,6 +61,7 @@ class OverlayAdapter:
         self._handlers: Final[dict[type, Callable[[Any, float], None]]] = {
             CopyRun: links.forward,
             ReceivedEvent: pipeline.receive_remote,
+            SendBatch: links.send_batch,
             SendFrame: links.send,
             RelayFrame: links.relay,
             CopyDropped: links.dropped,

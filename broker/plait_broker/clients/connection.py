@@ -7,6 +7,7 @@ bytes of both lanes are bounded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -25,6 +26,7 @@ from plait_core.wire import (
     Welcome,
     encode_control,
 )
+from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, StampEcho
 
 from ..outputs import ConnectionId, Send
@@ -238,6 +240,23 @@ class Connection:
             return 0
         most, version = min(most, waiting + bytes_max), self._version or self._fix_version()
         written, self.data_bytes = self._data.forward_all(copies, version, most, waited_us)
+        self._copies += written
+        return written
+
+    def forward_batches(
+        self, batches: Sequence[GroupBatch], waited_us: int = 0, bytes_max: int = BURST_BYTES_MAX
+    ) -> int:
+        """Queue events of stream groups as `forward` does copies."""
+        waiting, most = self.data_bytes, self._burst_max
+        if not waiting:
+            self._outgoing[self.id] = self
+        written = 0
+        while written < len(batches) and self.writable and not self.closing:
+            if self.data_bytes >= min(most, waiting + bytes_max):
+                break
+            batch = replace(batches[written], waited_us=waited_us) if waited_us else batches[written]
+            self.data_bytes = self._data.append(encode_control(batch, self._version or self._fix_version()))
+            written += 1
         self._copies += written
         return written
 

@@ -7,6 +7,7 @@ from plait_core.errors import FrameError
 from plait_core.wire import ControlFrame, Forward, Ping, Pong
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, Signed, SourceRouted, read_message
 from plait_core.wire.frame_types.frame_schema import UnknownFrame
+from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch, GroupFrame, GroupOpen, GroupRepair
 from plait_core.wire.frame_types.overlay_frames import (
     ClockStamp,
     DatabaseSummary,
@@ -40,6 +41,8 @@ class MessageHandler:
                 state.event_streams.receive(frame, now, neighbour.id, neighbour.transit.us(now))
             case ClockStamp(at_us, _):
                 neighbour.transit.mark(at_us, now)
+            case GroupBatch() | GroupAck() | GroupOpen() | GroupRepair():
+                self._receive_group_frame(neighbour, frame, now)
             case Signed():
                 state.flooding.receive(frame, neighbour.id)
             case DatabaseSummary():
@@ -59,6 +62,20 @@ class MessageHandler:
                 state.counts["unknown_frames"] += 1
             case _:
                 state.counts["unexpected"] += 1
+
+    def _receive_group_frame(self, neighbour: Neighbour, frame: GroupFrame, now: float) -> None:
+        groups = self._state.groups
+        match frame:
+            case GroupBatch():
+                link_us = neighbour.transit.us(now)
+                neighbour.events_arrived(link_us, 1, now)
+                groups.receive_batch(neighbour.id, frame, link_us, now)
+            case GroupAck():
+                groups.receive_ack(neighbour.id, frame, now)
+            case GroupOpen():
+                groups.receive_open(neighbour.id, frame)
+            case GroupRepair():
+                groups.receive_repair(neighbour.id, frame, now)
 
     def _receive_strategy_message(self, neighbour: Neighbour, message: StrategyMessage, now: float) -> None:
         state = self._state

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward
 from plait_core.wire.frame_types.envelope_frames import Signed
+from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.trace_frames import Query, QueryResult, TraceStep
 
@@ -33,6 +34,15 @@ class RelayFrame(NamedTuple):
 
     link: int
     frame: ControlFrame
+
+
+class SendBatch(NamedTuple):
+    """Send events of a stream group over a link, through its lane. `at` is the time for which they state their
+    ages."""
+
+    link: int
+    batch: GroupBatch
+    at: float
 
 
 class CloseLink(NamedTuple):
@@ -107,6 +117,7 @@ Output: TypeAlias = (
     | ReceivedEvent
     | SendFrame
     | RelayFrame
+    | SendBatch
     | Acked
     | Lost
     | CopyDropped

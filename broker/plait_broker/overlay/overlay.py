@@ -22,6 +22,7 @@ from plait_core.ids import Randomness
 from plait_core.matching import Index, new_index
 from plait_core.wire import ControlFrame, Destination, EventFrame, Forward, Frame
 from plait_core.wire.frame_types.envelope_frames import Signed
+from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.frame_types.overlay_frames import DeliveryOutcome
 from plait_core.wire.frame_types.strategy_frames import StrategyMessage
 from plait_core.wire.frame_types.trace_frames import TraceMessage
@@ -115,7 +116,7 @@ class Overlay(OverlayState):
             self._messages.receive(neighbour, frame, now)
         except Forged as error:
             self.counts["forged"] += 1
-            if isinstance(frame, Signed | Forward):  # an honest neighbour verifies the one, and does not send the other
+            if isinstance(frame, Signed | Forward | GroupBatch):  # an honest neighbour checks these, or sends none such
                 self._expel(neighbour, error)
         if self.flooding.learned or self.flooding.exceeded:
             self._documents.learn_all(now)
@@ -289,6 +290,9 @@ class Overlay(OverlayState):
             self.event_streams.expire(now)
         self._documents.learn_all(now)
         self.event_streams.tick(now)
+        if self.groups.busy:
+            self.groups.tick(now)
+            self.event_streams.send_moved(now)
         self.strategy.tick(now)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -312,6 +316,8 @@ class Overlay(OverlayState):
             times.append(self.event_streams.next_deadline())
         if self.local_advertisements.waiting:
             times.append(self.local_advertisements.next_deadline())
+        if self.groups.busy:
+            times.append(self.groups.due_at)
         if not self.strategy.passive:
             times.append(self.strategy.next_deadline())
         return min([deadline, *(at for at in times if at is not None)]) if times else deadline
@@ -330,6 +336,9 @@ class Overlay(OverlayState):
         if self.local_advertisements.waiting:
             self.local_advertisements.settle(self.remote_interest.homes, self.reached, now)
         self._review_absent()
+        if self.groups.busy:
+            self.groups.settle(now)
+            self.event_streams.send_moved(now)
         if self.event_streams.reporting:
             self.event_streams.settle(now)
         for action in () if self.strategy.passive else self.strategy.take_actions():

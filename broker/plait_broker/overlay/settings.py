@@ -31,6 +31,9 @@ class OverlaySettings:
     path depends on it."""
     segments: tuple[str, ...] = ()
     """The configured network segments that this broker is attached to. They flood, and no path depends on them."""
+    destinations_max: int = 64
+    """Destinations that an event names one by one. One with more makes its broker open a stream group: from here on the
+    bit set of a tree is shorter, and a publication costs less time."""
     stream_items_max: int = 65_536
     stream_bytes_max: int = 64 << 20
     """Bounds of the unacked events of one stream. Beyond either, the oldest is given up, counted and reported."""

@@ -12,6 +12,7 @@ from plait_core.matching import Index
 from .dissemination.registry import strategy_named
 from .dissemination.shortest_paths import ShortestPaths
 from .dissemination.views import OverlayInterest, OverlayTopology
+from .groups.stream_groups import StreamGroups
 from .interest.advertisement_table import AdvertisementTable
 from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
 from .interest.durable_interest_store import DurableInterestStore
@@ -31,6 +32,7 @@ from .transport.event_copy import CopyRun
 from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
 from .transport.neighbour_sender import NeighbourSender
+from .transport.own_streams import OwnStreams
 
 
 class OverlayState:
@@ -96,7 +98,11 @@ class OverlayState:
             self.copy_runs,
             self.counts,
         )
-        self.event_streams = EventStreams(me, settings, self.map, forwarder, self.unicast, self.message_auth, outputs)
+        streams = OwnStreams()
+        self.groups = StreamGroups(me, settings.destinations_max, self.map, self.message_auth, streams, sender)
+        self.event_streams = EventStreams(
+            me, settings, self.map, forwarder, self.unicast, self.message_auth, self.groups, outputs
+        )
 
     @property
     def remote_advertisements(self) -> dict[tuple[int, int], Filter]:

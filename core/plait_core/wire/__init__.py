@@ -23,6 +23,7 @@ from .event_frames import (
     publish_head,
 )
 from .frame_header import HANDSHAKE_VERSION, VERSION_MAX, VERSION_MIN
+from .frame_types import group_frames as group_frames  # registers its frames with every decoder
 from .frame_types import session_frames as session_frames
 from .frame_types import strategy_frames as strategy_frames  # registers its frames with every decoder
 from .frame_types.connection_frames import Close, CloseCode, Hello, Introduction, Ping, Pong, Role, Welcome

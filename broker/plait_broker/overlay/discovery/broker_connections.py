@@ -17,6 +17,7 @@ from plait_core.ids import Randomness
 from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
 from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed
+from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StampEcho
 from plait_core.wire.frame_types.session_frames import Code
 
@@ -228,6 +229,9 @@ class BrokerConnections:
             self._receive_close(link, frame)
         elif not isinstance(frame, ControlFrame):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+        elif isinstance(frame, GroupBatch):
+            link.events_arrived(1)
+            self._overlay.receive(link.neighbour, frame, now)
         elif not link.control_rate.take(now, _cost(frame)):
             self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         elif isinstance(frame, StampEcho):

@@ -27,6 +27,8 @@ from .identity import Forged, Identity, check_incarnation, check_proof, check_pu
 UNKNOWN_MAX: Final = BROKERS_MAX
 """Bound of origins whose documents came before their link state."""
 
+_CHECKSUM: Final = EventProver(b"no identity")
+
 
 class MessageAuth:
     """Signs and verifies for one broker. It holds the pair keys with other brokers, and the public keys of all."""
@@ -149,6 +151,28 @@ class MessageAuth:
             prover = self._provers.get(root) or self._new_prover(root)
             if prover is None or proof != prover.prove(root, position, flags, block):
                 raise Forged("an event that was not published where it claims to be from")
+
+    # --- stream groups ------------------------------------------------------------------------------------------------
+
+    def sign_batch(self, claim: bytes) -> bytes:
+        """Return the signature of a batch of a stream group of ours, or b"" without an identity."""
+        return b"" if self._identity is None else self._identity.sign(claim)
+
+    def check_batch(self, root: int, claim: bytes, signature: bytes) -> None:
+        """Raise Forged unless the root signed the batch."""
+        if self._identity is not None:
+            public_keys = self._public_keys.get(root)
+            if public_keys is None:
+                raise Forged("a batch of a broker whose public keys are not known")
+            check_signature(public_keys, claim, signature)
+
+    def prove_claim(self, other: int, author: int, number: int, kind: int, claim: bytes) -> int:
+        """Return the MAC of a claim that this broker or the `other` one makes for the other of the two. Its author must
+        be one of them. Without an identity it is a checksum."""
+        if self._identity is None:
+            return _CHECKSUM.prove(author, number, kind, claim)
+        prover = self._provers.get(other) or self._new_prover(other)
+        return 0 if prover is None else prover.prove(author, number, kind, claim)
 
     def _new_prover(self, broker: int) -> EventProver | None:
         key = self.key(broker)

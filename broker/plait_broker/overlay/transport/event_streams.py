@@ -16,6 +16,8 @@ from plait_core.wire.frame_types.envelope_frames import envelop_acks
 from plait_core.wire.frame_types.overlay_frames import ACK_NOW, LOGGED, StreamAck, StreamSkip
 
 from ..dissemination.strategy import Envelope, EnvelopeFields
+from ..groups.group_branch import GROUP
+from ..groups.stream_groups import StreamGroups
 from ..outputs import Acked, LogRemark, Lost, Output
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
@@ -57,19 +59,19 @@ class EventStreams:
         forwarder: Forwarder,
         unicast: ControlUnicast,
         message_auth: MessageAuth,
+        groups: StreamGroups,
         outputs: list[Output],
     ) -> None:
         self.me = me
         self.settings = settings
         self.counts = forwarder.counts
-        self.outgoing: dict[int, SendStream] = {}
-        """By destination."""
-        self.incoming: dict[int, ReceiveStream] = {}
-        """By publisher's broker."""
+        self.outgoing = groups.streams.outgoing
+        self.incoming = groups.streams.incoming
         self._map = map
         self._forwarder = forwarder
         self._unicast = unicast
         self._message_auth = message_auth
+        self.groups = groups
         self._outputs = outputs
         self.sending: dict[int, None] = {}
         """Destinations with unacked events."""
@@ -102,6 +104,9 @@ class EventStreams:
                 del self._filling[home]
                 self.outgoing[home].ask_later()
         kept: Unacked = (frame, flags, delay_us, now, None)
+        grouped: list[Destination] = []
+        if len(homes) > self.settings.destinations_max or self.groups.root is not None:
+            homes, grouped = self._publish_to_group(kept, homes, now)
         for home in homes:
             outgoing = self.outgoing.get(home) or self._open(home, now)
             if not outgoing.waiting and outgoing.has_room:
@@ -111,7 +116,17 @@ class EventStreams:
                 held.append((home, self._hold(home, outgoing, kept, now), 0))
         if named:
             self._send((frame, self.me, 0, delay_us, flags, ()), named, now)
-        return [*named, *held] if held else named
+        return [*named, *held, *grouped] if held or grouped else named
+
+    def _publish_to_group(self, kept: Unacked, homes: list[int], now: float) -> tuple[list[int], list[Destination]]:
+        """Send an event to the members of the stream group. Return the other destinations, and the members by name.
+        Events of the broker itself, and those for which a strategy chooses other paths, take no group."""
+        if kept[0].publisher == self.me or not self._forwarder.strategy.independent:
+            return homes, []
+        found = self.groups.publish(homes, kept, now)
+        if self.groups.moved:
+            self.send_moved(now)
+        return found
 
     def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
         """Handle the run of Forward frames that starts at index `at`. Return the index after it.
@@ -139,6 +154,11 @@ class EventStreams:
     def acknowledge(self, event: ReceivedEvent, now: float) -> None:
         """Ack a received event: this broker has charge of it."""
         root, position, _, flags, _, _, _ = event
+        if position & GROUP:
+            own = self.groups.acknowledge(root, position)
+            if own is None:
+                return
+            position = own
         incoming = self.incoming.get(root)
         if incoming is not None and incoming.acknowledge(position, now, asked=flags & ACK_NOW):
             assert incoming.ack_at is not None, "it was set now"
@@ -168,7 +188,7 @@ class EventStreams:
     def receive_skip(self, skip: StreamSkip, now: float) -> None:
         """Take a publisher's broker's notice that events up to a position will not come any more."""
         incoming = self._stream(skip.source)
-        self._outputs += incoming.skip(skip.up_to, now)
+        self._deliver(skip.source, incoming, incoming.skip(skip.up_to, now), now)
         self._await_report(skip.source, incoming)
 
     def retransmit_soon(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
@@ -191,6 +211,8 @@ class EventStreams:
 
     def gone(self, broker: int, now: float) -> None:
         """Forget a broker: give up its unacked events, and deliver its events that are ahead of a hole."""
+        self._leave_group(broker, now)
+        self.groups.gone(broker)
         outgoing = self.outgoing.pop(broker, None)
         if outgoing is not None:
             for position in list(outgoing.kept):
@@ -209,6 +231,7 @@ class EventStreams:
 
     def thin(self, broker: int, keep: Callable[[EventFrame], bool], now: float) -> None:
         """Give up a broker's unacked events, except those for which `keep` returns true."""
+        self._leave_group(broker, now)
         outgoing = self.outgoing.get(broker)
         if outgoing is None:
             return
@@ -229,6 +252,7 @@ class EventStreams:
         Events published `since` the successor's interest was complete are not moved: they were sent to the successor
         itself.
         """
+        self._leave_group(before, now)
         outgoing = self.outgoing.pop(before, None)
         self.sending.pop(before, None)
         self._unfill(before)
@@ -345,6 +369,21 @@ class EventStreams:
         if outgoing.filling <= FULL_NO_MORE:
             self._unfill(home)
 
+    def send_moved(self, now: float) -> None:
+        """Send members that have left a stream group what they have not acked. Events keep the positions that name
+        them."""
+        moved = self.groups.moved[:]
+        self.groups.moved.clear()
+        for home, events in moved:
+            outgoing = self.outgoing.get(home) or self._open(home, now)
+            for position, (frame, flags, delay_us, published_at, party) in events:
+                self._hold(home, outgoing, (frame, flags, delay_us, published_at, party or (home, position)), now)
+            self._send_waiting(home, outgoing, now)
+
+    def _leave_group(self, home: int, now: float) -> None:
+        self.groups.leave(home, now)
+        self.send_moved(now)
+
     def _is_alive(self, home: int, outgoing: SendStream, now: float) -> bool:
         """Return whether a destination can be reached and acks what it gets."""
         silent_s = now - outgoing.silent_since
@@ -376,9 +415,19 @@ class EventStreams:
             return
         incoming = self.incoming.get(root) or self._stream(root)
         ready = incoming.receive(arrival, now)
-        self._outputs += ready
+        self._deliver(root, incoming, ready, now)
         if not ready or incoming.gap_since is not None:  # it is ahead of a hole, or came again
             self._await_report(root, incoming)
+
+    def _deliver(self, root: int, incoming: ReceiveStream, events: list[ReceivedEvent], now: float) -> None:
+        """Output events in order, without those that have come by a stream group."""
+        if root in self.groups.branches:
+            events, done = self.groups.own_events(root, events)
+            for position in done:
+                incoming.acknowledge(position, now)
+            if done:
+                self._await_report(root, incoming)
+        self._outputs += events
 
     def _log_suspicion(self, path: tuple[int, ...], now: float) -> None:
         """Log the path of an event with a wrong MAC: one of the brokers on it made the event up or changed it."""

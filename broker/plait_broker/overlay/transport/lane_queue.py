@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from plait_core.limits import PRIORITY_MAX
 from plait_core.wire import Forward
 from plait_core.wire.delivery_writer import common_stream
+from plait_core.wire.frame_types.group_frames import GroupBatch
 
 from .event_copy import EventCopy
 
@@ -34,14 +35,17 @@ DESTINATION_BYTES: Final = 24
 HOP_BYTES: Final = 8
 """Bytes of a copy besides its block: at least these, for each destination, and for each broker on its path."""
 
+GROUP_LINE: Final = 1 << 63
+"""Set in the second number of the key of a group, with its epoch."""
+
 Key: TypeAlias = tuple[int, int]
-"""Root and destination: a stream."""
+"""Root and destination: a stream. Root and epoch: a stream group."""
 
 
 class WaitingRun:
     """Copies that wait, of one line and one priority, and since one time."""
 
-    __slots__ = ("at", "bytes", "copies", "flags", "number", "priority")
+    __slots__ = ("at", "batches", "bytes", "copies", "flags", "number", "priority")
 
     def __init__(self, number: int, at: float, priority: int) -> None:
         self.number = number
@@ -50,6 +54,8 @@ class WaitingRun:
         """The time for which the copies state their ages."""
         self.priority = priority
         self.copies: list[EventCopy] = []
+        self.batches: list[GroupBatch] = []
+        """Events of a stream group, in place of copies."""
         self.bytes = 0
         self.flags = 0
         """The flags of all copies together."""
@@ -114,6 +120,16 @@ class LaneQueue:
         self._append(line, (copy,), bytes_of(copy), copy[0].priority, copy[3], at)
         return True
 
+    def add_batch(self, batch: GroupBatch, at: float) -> bool:
+        """Append events of a stream group, which are of one line. Return False if the queue is full."""
+        if self.bytes > QUEUE_BYTES_MAX:
+            return False
+        line = self._line_of((batch.root, GROUP_LINE | batch.epoch))
+        self._append(line, (), COPY_BYTES + len(batch.events), 0, 0, at)
+        line.runs[-1].batches.append(batch)
+        self.items += 1
+        return True
+
     @property
     def first(self) -> WaitingRun:
         """The run to write next."""
@@ -128,11 +144,12 @@ class LaneQueue:
         """Remove this many copies of the next run, which are written. Its line has had its turn."""
         line = self._first_line()
         run = line.runs[0]
-        left = len(run.copies) - count
-        size = run.bytes if not left else run.bytes * count // len(run.copies)
+        waiting = run.batches or run.copies
+        left = len(waiting) - count
+        size = run.bytes if not left else run.bytes * count // len(waiting)
         del self._ready[line.priority][line]
         if left:
-            del run.copies[:count]
+            del waiting[:count]
             run.bytes -= size
         else:
             line.runs.popleft()

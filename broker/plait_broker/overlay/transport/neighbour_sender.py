@@ -15,20 +15,20 @@ class NeighbourSender:
     """Turns frames for neighbours into outputs, and counts them by type."""
 
     def __init__(self, neighbours: dict[int, Neighbour], outputs: list[Output], counts: Counter[str]) -> None:
-        self._neighbours = neighbours
-        self._outputs = outputs
-        self._counts = counts
+        self.neighbours = neighbours
+        self.outputs = outputs
+        self.counts = counts
 
     def send(self, broker: int, frame: ControlFrame) -> None:
         """Send a neighbour a frame of this broker."""
-        self._counts[frame_name(frame)] += 1
-        self._outputs.append(SendFrame(self._neighbours[broker].link, frame))
+        self.counts[frame_name(frame)] += 1
+        self.outputs.append(SendFrame(self.neighbours[broker].link, frame))
 
     def relay(self, broker: int, frame: ControlFrame, now: float) -> None:
         """Relay another broker's frame unless the rate limit refuses it: its source retransmits it."""
-        neighbour = self._neighbours[broker]
+        neighbour = self.neighbours[broker]
         if neighbour.passed.take(now):
-            self._counts[frame_name(frame)] += 1
-            self._outputs.append(RelayFrame(neighbour.link, frame))
+            self.counts[frame_name(frame)] += 1
+            self.outputs.append(RelayFrame(neighbour.link, frame))
         else:
-            self._counts["relays_refused"] += 1
+            self.counts["relays_refused"] += 1

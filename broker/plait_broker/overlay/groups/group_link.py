@@ -1,0 +1,74 @@
+"""One child in the tree of a stream group: the batches that it was sent, and a bounded memory of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from plait_core.wire.frame_types.group_frames import GroupBatch
+from plait_core.wire.group_events import EventBatch, GroupEvent, digest, pack_batch
+
+from .group_tree import Subtree
+
+MEMORY_BYTES_MAX: Final = 1 << 20
+"""Bytes of the latest batches that are kept for a child: a second of 8 Mbit/s, so that a short failure of a link costs
+no retransmission from the root."""
+
+
+class GroupLink:
+    """One child."""
+
+    def __init__(self, subtree: Subtree, root: int, epoch: int, first: int) -> None:
+        self.subtree = subtree
+        self._root = root
+        self._epoch = epoch
+        self._last = first - 1
+        self._memory: deque[GroupBatch] = deque()
+        self._memory_bytes = 0
+
+    def send(self, batch: EventBatch | None, last: int, *, asks: bool) -> GroupBatch | None:
+        """Return the part of a batch for this child, or None if there is nothing for it."""
+        subtree = self.subtree
+        events = () if batch is None else _for(subtree, batch.events)
+        if not (events or asks):
+            return None
+        data = b""
+        if batch is not None and events:
+            data = pack_batch(batch._replace(events=events, digests=_others(batch, events)), subtree.size)
+        frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks)
+        self._last = last
+        self._memory.append(frame)
+        self._memory_bytes += len(data)
+        while self._memory_bytes > MEMORY_BYTES_MAX:
+            self._memory_bytes -= len(self._memory.popleft().events)
+        return frame
+
+    def again(self, up_to: int) -> list[GroupBatch]:
+        """Return the batches after a position, or none if they are not remembered."""
+        found = [frame for frame in self._memory if frame.last > up_to]
+        if not found or found[0].previous != up_to:
+            return []
+        return [replace(frame, waited_us=0) for frame in found]
+
+
+def _for(subtree: Subtree, events: Sequence[GroupEvent]) -> list[GroupEvent]:
+    found = []
+    for event in events:
+        members = subtree.part_of(event.members)
+        if members:
+            found.append(event._replace(members=members))
+    return found
+
+
+def _others(batch: EventBatch, events: Sequence[GroupEvent]) -> dict[int, bytes]:
+    """Return the digests of a batch's events that are not among these."""
+    if not batch.signature or len(events) == batch.signed:
+        return {}
+    others = dict(batch.digests)
+    here = {event.position for event in events}
+    for event in batch.events:
+        if event.position not in here:
+            others[event.position] = digest(event.position, event.flags, event.block)
+    return others

@@ -1,0 +1,225 @@
+"""The root's end of a stream group: numbering, batches, and what each member has acked.
+
+All events for members have one numbering. Each names its destinations by a bit set of the tree. In one turn they form a
+batch with one signature. A few times a second, a batch asks all members for an ack of everything up to it. An ack says
+how many events the member got, and the root knows how many those were: it counts them in a number for each bit of the
+count (`_planes`), so that an event costs two steps for all members.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from struct import Struct
+from typing import Final, NamedTuple
+
+from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch
+from plait_core.wire.group_events import BATCH_EVENTS_MAX, EventBatch, GroupEvent, claim, digest, set_of_bytes
+
+from ..security.identity import Forged
+from ..security.message_auth import MessageAuth
+from ..transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked
+from .group_link import GroupLink
+from .group_tree import GroupTree
+
+ASKED_S: Final = 0.02
+"""Least time between two questions for acks, be it for an event whose publisher waits."""
+
+PATIENCE_S: Final = 2.0
+"""A member that has not acked for so long, while it was asked, is served by its own stream again: ten acks."""
+
+EVENTS_MAX: Final = 16_384
+BYTES_MAX: Final = 16 << 20
+"""Unacked events of a group, and their bytes. Members that keep it above these are served by their own streams."""
+
+ACK_CLAIM: Final = 0xFF
+"""The kind of the MAC of a member's ack. No event has these flags."""
+
+_ACK: Final = Struct(">QQ")
+
+
+def ack_claim(epoch: int, count: int) -> bytes:
+    """Return what a member's MAC covers besides the position: the epoch, and the number of its events up to there."""
+    return _ACK.pack(epoch, count)
+
+
+class Kept(NamedTuple):
+    """An event that not all of its destinations have acked."""
+
+    position: int
+    members: int
+    unacked: Unacked
+
+
+@dataclass(slots=True)
+class Question:
+    """A position up to which members are asked for acks."""
+
+    planes: tuple[int, ...]
+    """The number of each member's events up to there, as a bit set for each bit of the number."""
+    members: int
+    """Those that have not answered."""
+    at: float
+
+
+class GroupRoot:
+    """One group, from its opening until all is acked."""
+
+    def __init__(self, me: int, tree: GroupTree, epoch: int, message_auth: MessageAuth) -> None:
+        self.me = me
+        self.tree = tree
+        self.epoch = epoch
+        self.next = epoch
+        """The next position. Epochs and positions are times in microseconds, so no two groups of a root share one."""
+        self.active = tree.everyone
+        """The members that are served by the group."""
+        self.links = {child.broker: GroupLink(child, me, epoch, epoch) for child in tree.children}
+        self.kept: deque[Kept] = deque()
+        self.kept_bytes = 0
+        self._message_auth = message_auth
+        self._turn: list[GroupEvent] = []
+        self._planes: list[int] = []
+        self._acked = [epoch - 1] * len(tree.ids)
+        self._questions: OrderedDict[int, Question] = OrderedDict()
+        self._unasked = 0
+        self.ask_at = inf
+        """When to ask for acks."""
+        self._asked_at = -inf
+
+    @property
+    def last(self) -> int:
+        """The last position."""
+        return self.next - 1
+
+    @property
+    def pending(self) -> bool:
+        """Whether events wait for the end of the turn."""
+        return bool(self._turn)
+
+    def add(self, unacked: Unacked, members: int, now: float, *, urgent: bool) -> int:
+        """Append an event for these members. Return its position. `urgent`: its publisher waits for acks."""
+        position = self.next
+        self.next += 1
+        frame, flags, delay_us, _, _ = unacked
+        self._turn.append(GroupEvent(position, delay_us, flags, members, frame.block))
+        self.kept.append(Kept(position, members, unacked))
+        self.kept_bytes += len(frame.block)
+        self._count(members)
+        self._unasked += 1
+        at = now + ACK_S
+        if urgent or self._unasked >= ACK_EVENTS:
+            at = max(now, self._asked_at + ASKED_S)
+        self.ask_at = min(self.ask_at, at)
+        return position
+
+    def ask(self, now: float) -> None:
+        """Ask for acks at the end of this turn."""
+        if self.kept:
+            self.ask_at = now
+
+    def batches(self, now: float) -> Iterator[tuple[int, GroupBatch]]:
+        """Return what to send to each child at the end of a turn."""
+        asks = now >= self.ask_at
+        if asks:
+            self._questions[self.last] = Question(tuple(self._planes), self.active, now)
+            self._unasked, self.ask_at, self._asked_at = 0, inf, now
+        turn, self._turn = self._turn, []
+        parts = [turn[at : at + BATCH_EVENTS_MAX] for at in range(0, len(turn), BATCH_EVENTS_MAX)] or [[]]
+        for part in parts:
+            batch = self._signed(part) if part else None
+            last = part[-1].position if part else self.last
+            for child, link in self.links.items():
+                frame = link.send(batch, last, asks=asks and part is parts[-1])
+                if frame is not None:
+                    yield child, frame
+
+    def receive_ack(self, child: int, ack: GroupAck) -> list[tuple[int, int]]:
+        """Take acks of members below a child. Return the members by index, each with the position up to which it had
+        acked before. Raise Forged for false ones."""
+        link, question = self.links.get(child), self._questions.get(ack.up_to)
+        if link is None or question is None:
+            return []
+        subtree = link.subtree
+        members = set_of_bytes(ack.members, subtree.size) << subtree.start
+        expected, indexes = 0, list(bits_of(members))
+        for index in indexes:
+            member = self.tree.ids[index]
+            count = sum((plane >> index & 1) << place for place, plane in enumerate(question.planes))
+            claimed = ack_claim(self.epoch, count)
+            expected ^= self._message_auth.prove_claim(member, member, ack.up_to, ACK_CLAIM, claimed)
+        if expected != ack.proof:
+            raise Forged("acks of a stream group that its members did not make")
+        question.members &= ~members
+        news = []
+        for index in indexes:
+            before = self._acked[index]
+            if before < ack.up_to:
+                self._acked[index] = ack.up_to
+                if self.active >> index & 1:
+                    news.append((index, before))
+        self.settle()
+        return news
+
+    def remove(self, index: int) -> list[Kept]:
+        """Remove a member. Return the events that it has not acked."""
+        acked = self._acked[index]
+        self.active &= ~(1 << index)
+        return [kept for kept in self.kept if kept.position > acked and kept.members >> index & 1]
+
+    def settle(self) -> None:
+        """Drop what all members have acked."""
+        floor = min((self._acked[index] for index in bits_of(self.active)), default=self.last)
+        while self.kept and self.kept[0].position <= floor:
+            self.kept_bytes -= len(self.kept.popleft().unacked[0].block)
+        for up_to in [up_to for up_to in self._questions if up_to <= floor]:
+            del self._questions[up_to]
+
+    def acked_up_to(self, index: int) -> int:
+        """Return the position up to which a member has acked."""
+        return self._acked[index]
+
+    def late(self, now: float) -> int:
+        """Return the members that have not answered in time, or for which too much is kept."""
+        late = 0
+        for question in self._questions.values():
+            if now - question.at >= PATIENCE_S:
+                late |= question.members
+        if len(self.kept) > EVENTS_MAX or self.kept_bytes > BYTES_MAX:
+            first = self.kept[0].position
+            late |= sum(1 << index for index in bits_of(self.active) if self._acked[index] < first)
+        return late & self.active
+
+    @property
+    def due_at(self) -> float:
+        """When to ask, or to look for members that are late."""
+        open_at = (question.at for question in self._questions.values() if question.members & self.active)
+        return min(self.ask_at, next(open_at, inf) + PATIENCE_S)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _signed(self, events: list[GroupEvent]) -> EventBatch:
+        first = events[0].position
+        signature = b""
+        if self._message_auth.strict:
+            digests = [digest(event.position, event.flags, event.block) for event in events]
+            signature = self._message_auth.sign_batch(claim(self.me, self.epoch, first, digests))
+        return EventBatch(first, len(events), signature, events, {})
+
+    def _count(self, members: int) -> None:
+        """Count an event for each of its members."""
+        planes = self._planes
+        for place, plane in enumerate(planes):
+            planes[place], members = plane ^ members, plane & members
+            if not members:
+                return
+        planes.append(members)
+
+
+def bits_of(members: int) -> Iterator[int]:
+    """Return the indexes of the bits that are set, in order."""
+    while members:
+        lowest = members & -members
+        yield lowest.bit_length() - 1
+        members ^= lowest

@@ -1,0 +1,80 @@
+"""Frames of stream groups: one stream from a publisher's broker, the root, to many brokers, along a tree.
+
+A group lasts for an epoch, which the root's clock names. The brokers of a tree are in preorder: a broker comes first,
+then the subtree of each child. So the members of a subtree are a slice, and a bit set of members gets shorter at every
+hop. `group_events.py` reads the events of a batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final, TypeAlias
+
+from ...limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
+from .frame_schema import U64, AtMost, ControlFrame, control
+
+MEMBER_BYTES: Final = 28
+"""Bytes of one member in `GroupOpen`: see `group_members.py`."""
+
+MEMBERS_BYTES_MAX: Final = BROKERS_MAX // 8
+
+
+@control(0x53)
+@dataclass(frozen=True, slots=True)
+class GroupOpen(ControlFrame):
+    """Makes the receiver a part of a group: the tree below it. It passes each child the part of that child."""
+
+    root: U64
+    epoch: U64
+    path: Annotated[tuple[U64, ...], AtMost(PATH_MAX)]
+    """The brokers from the root to the sender."""
+    members: Annotated[bytes, AtMost(MEMBER_BYTES * BROKERS_MAX)]
+    """The receiver, and the brokers below it, in preorder."""
+    after_epoch: U64 = 0
+    after_position: U64 = 0
+    """The group before, and its last position. The events of that group come first. 0 without one."""
+
+
+@control(0x54)
+@dataclass(frozen=True, slots=True)
+class GroupBatch(ControlFrame):
+    """Events of a group, for members in the receiver's part of the tree."""
+
+    root: U64
+    epoch: U64
+    previous: U64
+    """The last position of the batch that the sender has sent to this receiver before."""
+    last: U64
+    """The receiver has all of its events up to this position."""
+    events: Annotated[bytes, AtMost(FRAME_BYTES_MAX)] = b""
+    asks: bool = False
+    """Whether all members are to ack all up to `last`."""
+    waited_us: U64 = 0
+    """How long the batch has waited for the sender's lane."""
+
+
+@control(0x55)
+@dataclass(frozen=True, slots=True)
+class GroupAck(ControlFrame):
+    """Acks of several members of a group: each has taken charge of all its events up to a position."""
+
+    root: U64
+    epoch: U64
+    up_to: U64
+    members: Annotated[bytes, AtMost(MEMBERS_BYTES_MAX)]
+    """A bit set of the sender's part of the tree."""
+    proof: U64
+    """The members' MACs, added without carries (XOR)."""
+
+
+@control(0x56)
+@dataclass(frozen=True, slots=True)
+class GroupRepair(ControlFrame):
+    """Asks the sender's parent in the tree for the batches after a position again."""
+
+    root: U64
+    epoch: U64
+    up_to: U64
+
+
+GroupFrame: TypeAlias = GroupOpen | GroupBatch | GroupAck | GroupRepair

@@ -1,0 +1,109 @@
+"""What a stream group costs its root: publishing to all brokers, and their acks.
+
+The root is a production overlay. The acks of the others are made here as they would gather them on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import thread_time
+from typing import Final
+
+from plait_broker.overlay.groups.group_root import ACK_CLAIM, ack_claim
+from plait_broker.overlay.outputs import SendBatch
+from plait_core.wire import Confirm, FrameDecoder, Publish, encode_frame
+from plait_core.wire.event_block import encode_plain_block
+from plait_core.wire.frame_header import VERSION_MAX
+from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch
+from plait_core.wire.group_events import bytes_of_set
+
+from .wide_root import WideRoot
+
+TURN_S: Final = 0.001
+WARM: Final = 20
+"""Turns before the measurement."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCost:
+    """The costs of one event to all brokers."""
+
+    publish_s: float
+    """Processor time of the root, until the frames for its links are encoded."""
+    bytes: float
+    """Bytes on the root's links above the event itself, all together."""
+    acks_core: float
+    """The part of a processor core that acks take at 2,000 events a second."""
+
+
+def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> GroupCost:
+    """Let a root publish 2,000 events a second to all other brokers, `burst` in a turn, and answer for these."""
+    root = WideRoot(seed, destinations + 1, 3 * destinations)
+    homes = root.ids[1:]
+    turn_s = TURN_S * burst / 2
+    turns = max(1, round(seconds / turn_s))
+    published_s = acks_s = above = 0.0
+    for turn in range(-WARM, turns):
+        root.now += turn_s
+        frames = [_event(root) for _ in range(burst)]
+        began = thread_time()
+        for frame in frames:
+            root.overlay.publish(frame, homes, 0, 0, root.now)
+        sent = [(output.link, encode_frame(output.batch), output.batch) for output in root.take()
+                if isinstance(output, SendBatch)]  # fmt: skip
+        if root.overlay.due_at <= root.now:
+            root.overlay.tick(root.now)
+            sent += [(output.link, encode_frame(output.batch), output.batch) for output in root.take()
+                     if isinstance(output, SendBatch)]  # fmt: skip
+        ended = thread_time()
+        asked = {batch.last: batch for _, _, batch in sent if batch.asks}
+        acks = [ack for batch in asked.values() for ack in _acks(root, batch)]
+        answered = thread_time()
+        _receive(root, acks)
+        if turn >= 0:
+            published_s += ended - began
+            acks_s += thread_time() - answered
+            group = root.overlay.groups.root
+            assert group is not None
+            above += sum(len(data) for _, data, _ in sent) - sum(len(f.block) for f in frames) * len(group.links)
+    events = turns * burst
+    assert root.overlay.counts["groups_opened"] == 1
+    group = root.overlay.groups.root
+    assert group is not None
+    assert group.active == group.tree.everyone, "all acks are taken"
+    return GroupCost(published_s / events, above / events, acks_s / (turns * turn_s))
+
+
+def _event(root: WideRoot) -> Publish:
+    root.events += 1
+    block = encode_plain_block({"price": 100, "symbol": "ACME"}, b"x" * 64, 7, root.events, 1)
+    assert block is not None
+    return Publish(Confirm.NONE, block)
+
+
+def _acks(root: WideRoot, batch: GroupBatch) -> Iterator[tuple[int, bytes]]:
+    """Return the ack of each child for all members below it."""
+    group = root.overlay.groups.root
+    assert group is not None
+    for child, link in group.links.items():
+        subtree = link.subtree
+        proof = 0
+        for at in range(subtree.start, subtree.start + subtree.size):
+            member = group.tree.ids[at]
+            auth = root.auths[root.number_of[member]]
+            proof ^= auth.prove_claim(
+                group.me, member, batch.last, ACK_CLAIM, ack_claim(group.epoch, batch.last - group.epoch + 1)
+            )
+        members = bytes_of_set((1 << subtree.size) - 1, subtree.size)
+        yield child, encode_frame(GroupAck(group.me, group.epoch, batch.last, members, proof))
+
+
+def _receive(root: WideRoot, acks: list[tuple[int, bytes]]) -> None:
+    for child, data in acks:
+        decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
+        decoder.feed(data)
+        (frame,) = decoder.take()
+        assert isinstance(frame, GroupAck)
+        root.overlay.receive(child, frame, root.now)
+    root.take()
