@@ -44,6 +44,10 @@ from .reliable_stream import (
 SILENT_TIMES: Final = 4.0
 """Detection times without an ack after which publishers do not wait for a destination: it may be stuck or hostile."""
 
+ALONG_BYTES: Final = 16 << 10
+"""Bytes of one stream that are retransmitted over a source route at once, besides one event. Relays forward them as
+control frames, which pass by the lanes, so more of them would delay the pings of a full link until it is dead."""
+
 SUSPICION_S: Final = 60.0
 """Least time between two remarks about events with a wrong MAC."""
 
@@ -175,7 +179,7 @@ class EventStreams:
             self._outputs.append(Acked(ack.source, news))
             if outgoing.detour_until > now:
                 self._detoured[ack.source] = None
-        missing = [position for position in dict.fromkeys(ack.missing) if position in outgoing.kept]
+        missing = ack.missing and outgoing.missing(ack.missing, now, self._queueing_s(ack.source, outgoing))
         if outgoing.waiting or ack.source in self.full:
             self._send_waiting(ack.source, outgoing, now)
         if not outgoing.kept:
@@ -461,7 +465,7 @@ class EventStreams:
             del self.reporting[root]
 
     def _retransmit(
-        self, home: int, outgoing: SendStream, positions: list[int], now: float, *, send_floor: bool = False
+        self, home: int, outgoing: SendStream, positions: Sequence[int], now: float, *, send_floor: bool = False
     ) -> None:
         if not self.settings.retransmit:  # in the laboratory
             return
@@ -474,6 +478,7 @@ class EventStreams:
                 self._give_up(home, outgoing, position, "expired", now)
         if positions or send_floor:
             self._unicast.send(StreamSkip(home, self.me, outgoing.floor), now, (tries,))
+        room = ALONG_BYTES
         for position in positions:
             kept = outgoing.kept.get(position)
             if kept is None:
@@ -481,10 +486,10 @@ class EventStreams:
             self.counts["again"] += 1
             envelope, destination = self._envelope(kept, now), self._named(home, position, kept)
             self._forwarder.retransmit(envelope, destination, now)
-            if tries:
-                self._unicast.send_along(outgoing.tried, self._copy(envelope, destination), now)
-            elif home in self._detoured:
-                self._unicast.send_along(outgoing.detour, self._copy(envelope, destination), now)
+            if room > 0 and (tries or home in self._detoured):
+                room -= len(kept[0].block)
+                route = outgoing.tried if tries else outgoing.detour
+                self._unicast.send_along(route, self._copy(envelope, destination), now)
         if outgoing.waiting and not outgoing.kept:  # all that was on its way has expired, so no ack will come
             self._send_waiting(home, outgoing, now)
 
@@ -535,9 +540,14 @@ class EventStreams:
         """Return how long an ack may take beyond the retransmission timeout and the time that a destination delays it:
         the path's delay, or longer because of the queue in the first lane, or as late as acks were before. A neighbour
         that slows its lane down puts retransmissions off no longer than `AGAIN_MAX_S`."""
+        return max(self._path_s(home), self._queueing_s(home, outgoing))
+
+    def _queueing_s(self, home: int, outgoing: SendStream) -> float:
+        """Return how much longer queues make the way of an event: by that in the first lane, or as late as acks were
+        before. At most `AGAIN_MAX_S`."""
         neighbour = self._forwarder.neighbour_towards(home)
         queue_s = 0.0 if neighbour is None else neighbour.lane.drain_s
-        return max(self._path_s(home), min(max(outgoing.ack_s - ACK_S, queue_s), AGAIN_MAX_S))
+        return min(max(outgoing.ack_s - ACK_S, queue_s), AGAIN_MAX_S)
 
     def _path_s(self, home: int) -> float:
         """Return twice the round trip to a destination, by link state."""

@@ -112,6 +112,7 @@ class SendStream:
         "_doubtful",
         "_items_max",
         "_quarter",
+        "_reported",
         "_timed",
         "_tried_at",
         "ack_s",
@@ -160,6 +161,8 @@ class SendStream:
         """The numbers of events that had to wait, and are neither acked nor given up."""
         self.ack_s = 0.0
         """The time from a position to its ack, lately."""
+        self._reported: dict[int, float] = {}
+        """The positions that the destination reported missing last, and when each was retransmitted for that."""
         self._timed: tuple[int, float] | None = None
         """The position that is timed now, and since when."""
         self.again_at = 0.0
@@ -271,6 +274,23 @@ class SendStream:
             self._restart_timer(now)
         return news
 
+    def missing(self, reported: Sequence[int], now: float, patience_s: float) -> list[int]:
+        """Return the positions to retransmit of those that the destination reports missing.
+
+        It reports them again and again until they come. So a retransmission gets `patience_s` to arrive, else a full
+        lane would fill with copies of the same events.
+        """
+        before, self._reported = self._reported, {}
+        due = []
+        for position in reported:
+            if position in self.kept and position not in self._reported:
+                at = before.get(position, -inf)
+                if now >= at + patience_s:
+                    due.append(position)
+                    at = now
+                self._reported[position] = at
+        return due
+
     def choose_route(self, routes: Sequence[tuple[int, ...]]) -> None:
         """Choose the source route of the next retransmission: the first that was not tried yet, else the one that was
         tried longest ago. So a route that becomes known meanwhile does not wait until all others were tried again."""
@@ -308,6 +328,7 @@ class SendStream:
     def retransmit_soon(self, now: float) -> None:
         """A link has failed: events in flight may be lost, so retransmit them soon."""
         self._again_s = AGAIN_S
+        self._reported.clear()
         self._doubtful = self.next
         self.again_at = min(self.again_at, now + DOUBT_S)
 

@@ -9,6 +9,7 @@ from one_overlay import OneOverlay
 from plait_broker.overlay import OverlaySettings
 from plait_broker.overlay.outputs import Acked, Lost
 from plait_broker.overlay.transport.event_copy import CopyRun
+from plait_broker.overlay.transport.event_streams import ALONG_BYTES
 from plait_broker.overlay.transport.reliable_stream import (
     ACK_S,
     WINDOW_MAX_BYTES,
@@ -18,10 +19,10 @@ from plait_broker.overlay.transport.reliable_stream import (
 )
 from plait_core.wire import Confirm, Forward, Publish
 from plait_core.wire.event_block import encode_plain_block
-from plait_core.wire.frame_types.envelope_frames import envelop_message
-from plait_core.wire.frame_types.overlay_frames import ACK_NOW, StreamAck, StreamSkip
+from plait_core.wire.frame_types.envelope_frames import SourceRouted, envelop_message
+from plait_core.wire.frame_types.overlay_frames import ACK_NOW, LinkState, StreamAck, StreamSkip
 
-ME, NEAR, OTHER = 1, 2, 3
+ME, NEAR, OTHER, FAR = 1, 2, 3, 4
 BYTES_MAX = 1000
 ITEMS_MAX = 40
 
@@ -132,6 +133,37 @@ def test_a_stream_is_full_until_acks_have_emptied_it_although_nothing_waits_any_
     assert NEAR in streams.full
     one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, stream.next - 1)))
     assert NEAR not in streams.full
+
+
+def test_reports_of_missing_events_do_not_fill_a_lane_with_their_copies() -> None:
+    one = OneOverlay(ME)
+    one.link_up(NEAR)
+    ((_, first, _),) = one.overlay.publish(published(1), [NEAR], 0, 0, 0.0)
+    one.tick(0.01)
+    one.overlay.publish(published(2), [NEAR], 0, 0, one.now)
+    stream = one.overlay.event_streams.outgoing[NEAR]
+    stream.ack_s = 2.0  # acks were late, as those of a stream whose events queue on their way
+    one.clear()
+    for _ in range(10):
+        one.now += 0.1
+        one.receive(NEAR, envelop_message(StreamAck(ME, NEAR, first - 1, (first,))))
+    assert sent_to(one) == [(first, 1)]
+
+
+def test_few_events_are_retransmitted_over_a_source_route_at_once() -> None:
+    one = OneOverlay(ME)
+    one.link_up(NEAR, OTHER)
+    for neighbour in (NEAR, OTHER):
+        one.learn(LinkState(neighbour, 2, f"b{neighbour}", (ME, FAR), (1000, 1000)), neighbour)
+    one.learn(LinkState(FAR, 1, "far", (NEAR, OTHER), (1000, 1000)), NEAR)
+    for sequence in range(40):
+        one.overlay.publish(published(sequence + 1, payload=bytes(ALONG_BYTES // 4)), [FAR], 0, 0, 0.0)
+    one.tick(1.0)
+    one.clear()
+    one.tick(3.0)
+    assert len(sent_to(one)) == 40, "they are retransmitted"
+    along = [frame for _, frame in one.sent if isinstance(frame, SourceRouted) and len(frame.frame) > ALONG_BYTES // 4]
+    assert len(along) == 4
 
 
 def test_a_destination_that_acks_nothing_holds_nobody() -> None:

@@ -275,6 +275,16 @@ def test_the_oldest_events_are_retransmitted_with_backoff() -> None:
     assert outgoing.due(10.0 + AGAIN_S, 0.0) == list(range(2, AGAIN_EVENTS + 2)), "an ack resets the timeout"
 
 
+def test_a_missing_event_is_retransmitted_once_while_its_retransmission_may_wait_in_queues() -> None:
+    outgoing = sent(9)
+    assert outgoing.missing((2, 4, 4, 99), 1.0, 0.5) == [2, 4], "what is unacked, and each once"
+    assert outgoing.missing((2, 4, 6), 1.1, 0.5) == [6]
+    assert outgoing.missing((2, 4, 6), 1.5, 0.5) == [2, 4], "it was lost as well"
+    assert outgoing.missing((4, 6), 1.6, 0.0) == [4, 6], "nothing queues any more"
+    outgoing.retransmit_soon(1.7)
+    assert outgoing.missing((4, 6), 1.7, 0.5) == [4, 6], "the retransmissions may have been on the link that failed"
+
+
 def test_events_in_flight_at_a_link_failure_are_retransmitted_soon_and_once() -> None:
     outgoing = sent(2 * AGAIN_EVENTS)
     outgoing.retransmit_soon(0.1)
