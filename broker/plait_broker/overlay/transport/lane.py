@@ -137,9 +137,9 @@ class Lane:
             self.progress_at = now
             in_flight, window = self.in_flight, self.window
             written_at = self._take(news)
-            window.sample(written_at, now, news * self._copy_bytes)
-            limited = self.queue.items > 0 and not window.doubles
             size, round_trip_s = in_flight - self.in_flight, now - written_at
+            window.sample(written_at, now, size)
+            limited = self.queue.items > 0 and not window.doubles
             self.figures.arrived(size, news, round_trip_s, window.base_s, limited=limited, now=now)
         return arrived <= self._sent
 

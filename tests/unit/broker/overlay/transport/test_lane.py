@@ -210,6 +210,17 @@ def test_echoes_count_what_has_arrived() -> None:
     assert lane.in_flight == 0
 
 
+def test_the_capacity_counts_the_bytes_of_events_that_differ_in_size() -> None:
+    lane = Lane(0.0)
+    for turn in range(100):
+        now = 0.05 * turn
+        stamp, _ = lane.stamp(now)
+        lane.wrote(1_000, 10, now)
+        lane.wrote(16_000, 1, now + 0.01)
+        assert lane.echoed(stamp, 11, now + 0.04)
+    assert lane.window.capacity == pytest.approx(17_000 / 0.05, rel=0.01)
+
+
 def test_an_echo_of_what_was_not_sent_is_noticed() -> None:
     lane = Lane(0.0)
     first, _ = lane.stamp(0.0)
