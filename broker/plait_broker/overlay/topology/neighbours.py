@@ -54,6 +54,11 @@ RELAYS_BURST: Final = 80_000.0
 """Limit of control frames that are relayed from one neighbour, and to one neighbour. It is below the rate that a
 neighbour accepts from us, so that a relay of a flooding broker is not taken for one; and above any honest need."""
 
+BESIDE_BYTES_PER_S: Final = 16_384.0
+BESIDE_BYTES: Final = 32_768.0
+"""Rate and burst of the events on source routes that pass by a lane in which others wait. They are on their way besides
+the window of the lane, so that more of them would delay pings. They are retransmissions, and come again."""
+
 PROGRESS_TIMES: Final = 4.0
 """Detection bounds for which a ping may stay unanswered while events arrive at the neighbour. Control frames overtake
 events, so one that takes longer than this does not move."""
@@ -97,6 +102,8 @@ class Neighbour:
     """Rate limit of frames relayed from this neighbour."""
     passed: TokenBucket = field(init=False)
     """Rate limit of frames relayed to this neighbour."""
+    beside: TokenBucket = field(init=False)
+    """Rate limit of the bytes of events on source routes to this neighbour while its lane waits."""
     lane: Lane = field(init=False)
     """The direction of the link to the neighbour."""
     transit: TransitDelay = field(init=False)
@@ -107,9 +114,14 @@ class Neighbour:
     def __post_init__(self) -> None:
         self.relays = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
         self.passed = TokenBucket(RELAYS_PER_S, RELAYS_BURST, self.received_at)
+        self.beside = TokenBucket(BESIDE_BYTES_PER_S, BESIDE_BYTES, self.received_at)
         self.lane = Lane(self.received_at)
         self.transit = TransitDelay(self.received_at)
         self.arrivals = ExcessDelays(self.received_at)
+
+    def takes_beside(self, size: int, now: float) -> bool:
+        """Return whether an event on a source route may be sent to it, beside the lane."""
+        return not self.lane.queue or self.beside.take(now, min(size, BESIDE_BYTES))
 
     def sample(self, round_trip_s: float) -> None:
         """Update delay and jitter with a round trip."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from plait_core.wire import ControlFrame, Forward, FrameDecoder, encode_frame, forward_head
-from plait_core.wire.frame_header import VERSION_MAX
+from plait_core.wire.frame_header import FORWARD, PREFIX, PREFIX_BYTES, VERSION_MAX
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted
 
 from .link_state import LinkStateDatabase
@@ -47,6 +47,11 @@ def wrap(route: tuple[int, ...], frame: ControlFrame | Forward, delay_us: int = 
         head = forward_head(frame.block, frame.tree, frame.delay_us, frame.flags, frame.path, frame.destinations)
         return SourceRouted(route, 0, delay_us, bytes(head) + bytes(frame.block))
     return SourceRouted(route, 0, delay_us, encode_frame(frame))
+
+
+def carries_event(routed: SourceRouted) -> bool:
+    """Return whether a source-routed frame is a copy of an event."""
+    return len(routed.frame) >= PREFIX_BYTES and PREFIX.unpack_from(routed.frame)[2] == FORWARD
 
 
 def unwrap(routed: SourceRouted) -> EndToEnd | Forward | None:

@@ -23,7 +23,7 @@ from ..security.message_auth import MessageAuth
 from ..topology.forwarding_table import ForwardingTable
 from ..topology.link_state import LinkStateDatabase
 from ..topology.neighbours import Neighbour
-from ..topology.source_routes import unwrap, ways_around, wrap
+from ..topology.source_routes import carries_event, unwrap, ways_around, wrap
 from .neighbour_sender import NeighbourSender
 
 REVERSE_S: Final = 30.0
@@ -161,11 +161,13 @@ class ControlUnicast:
             self.send_along(routes[(tries - 1) % len(routes)], frame, now)
 
     def _send_to_next(self, routed: SourceRouted, now: float, *, relayed: bool) -> None:
-        neighbour = routed.route[routed.at + 1]
-        if neighbour not in self._neighbours:
+        neighbour = self._neighbours.get(routed.route[routed.at + 1])
+        if neighbour is None:
             self._counts["no_way"] += 1
+        elif carries_event(routed) and not neighbour.takes_beside(len(routed.frame), now):
+            self._counts["lane_full"] += 1
         else:
-            self._send_to(neighbour, replace(routed, at=routed.at + 1), now, relayed=relayed)
+            self._send_to(neighbour.id, replace(routed, at=routed.at + 1), now, relayed=relayed)
 
     def _send_to(self, neighbour: int, frame: ControlFrame, now: float, *, relayed: bool) -> None:
         if relayed:

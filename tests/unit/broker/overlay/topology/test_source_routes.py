@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from copies import copy, publish
 from maps import linked
 
 from plait_broker.overlay.outputs import Output, SendFrame
@@ -14,7 +15,7 @@ from plait_broker.overlay.topology.neighbours import Neighbour
 from plait_broker.overlay.topology.source_routes import unwrap, ways_around, wrap
 from plait_broker.overlay.transport.control_unicast import ControlUnicast
 from plait_broker.overlay.transport.neighbour_sender import NeighbourSender
-from plait_core.wire import ControlFrame, Ping, Pong
+from plait_core.wire import ControlFrame, Forward, Ping, Pong
 from plait_core.wire.frame_types.envelope_frames import ROUTE_MAX, EndToEnd, Message, envelop_document, envelop_message
 from plait_core.wire.frame_types.overlay_frames import (
     Advertisement,
@@ -59,6 +60,26 @@ def test_the_next_hop_in_use_is_avoided_first() -> None:
 def test_link_local_frames_are_not_source_routed(frame: ControlFrame) -> None:
     """Check that link-local frames are refused; a route's sender could otherwise forge frames of its last relay."""
     assert unwrap(wrap((1, 2, 3), frame)) is None
+
+
+def test_few_events_on_source_routes_pass_by_a_lane_that_waits() -> None:
+    triangle = linked({(1, 2): 100, (2, 3): 100, (1, 3): 300})
+    counts: Counter[str] = Counter()
+    neighbours = {broker: Neighbour(broker, f"b{broker}", broker, 0.0) for broker in (2, 3)}
+    outputs: list[Output] = []
+    sender = NeighbourSender(neighbours, outputs, counts)
+    routes = ForwardingTable(1, triangle, neighbours)
+    unicast = ControlUnicast(1, triangle, routes, neighbours, MessageAuth(1, None), sender, counts)
+    event = Forward(0, 0, 0, (1,), ((3, 1, 0),), publish(payload=bytes(1000)).block)
+    for _ in range(100):
+        assert unicast.send_along((1, 2, 3), event, 0.0)
+    assert len(outputs) == 100, "nothing waits"
+    neighbours[2].lane.queue.add(copy(), 0.0)
+    for _ in range(100):
+        unicast.send_along((1, 2, 3), event, 0.0)
+        unicast.send_along((1, 2, 3), envelop_message(StreamAck(3, 1, 7)), 0.0)
+    assert 220 < len(outputs) < 240, "messages, and few events"
+    assert counts["lane_full"] == 300 - len(outputs)
 
 
 @pytest.mark.parametrize("message", [StreamAck(3, 1, 7), StreamSkip(3, 1, 7), QueryResult(3, 1, 1, "{}")])
