@@ -42,7 +42,6 @@ def test_a_lane_below_its_capacity_carries_everything_once() -> None:
     assert report.goodput == pytest.approx(0.8, rel=0.01)
 
 
-@pytest.mark.xfail(strict=False, reason="control frames wait behind data, so a full link is declared dead")
 @pytest.mark.parametrize("load", LOADS)
 def test_a_full_lane_stays_alive_and_delays_no_control_frame(load: float) -> None:
     found = missed(FullLane().measure(load), bare=FullLane().measure(0.0))
