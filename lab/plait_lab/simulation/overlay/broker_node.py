@@ -99,6 +99,8 @@ class OverlayNode(Endpoint):
         self.disk: Disk | None = None
         self.on_received: list[Callable[[OverlayNode, LinkConnection, bytes], None]] = []
         """Called with the bytes that the running broker reads, before it reads them."""
+        self.on_started: list[Callable[[OverlayNode], None]] = []
+        """Called when the broker starts, before it does anything."""
         self.on_output: list[Callable[[OverlayNode, OverlayOutput], None]] = []
         """Called with each output of the overlay, before the broker carries it out. Add to it before the broker
         starts."""
@@ -162,6 +164,8 @@ class OverlayNode(Endpoint):
             index=terms.index,
             identity=terms.identity,
         )
+        for see in self.on_started:
+            see(self)
         if self.on_output:
             self._observe(self.broker.overlay)
         self._changed()

@@ -27,7 +27,7 @@ class CustodyOracle:
         """Acks of events that a log must have."""
         self._world = world
         self._durables: dict[EventId, list[FrameSubscription]] = {}
-        """By event, the durable subscriptions that match it."""
+        """By event, the durable subscriptions that match it. None has charge of one that may expire on its way."""
         self._unacked: dict[tuple[int, int], dict[int, EventId]] = {}
         """By publisher's broker and destination, the events that have been sent and not acked, by position."""
         world.on_published.append(self._published)
@@ -41,7 +41,7 @@ class CustodyOracle:
             one
             for client in self._world.clients
             for one in client.subscriptions.values()
-            if one.durable and one.installed and one.filter.matches(event.attributes)
+            if one.durable and one.installed and one.filter.matches(event.attributes) and not event.lifetime_us
         ]
 
     def _confirmed(self, event: PublishedEvent) -> None:

@@ -101,6 +101,7 @@ class PublishedEvent:
     """The life of the client's broker."""
     confirm: Confirm
     payload: bytes
+    lifetime_us: int = 0
     advertised: bool = False
     """Whether an installed advertisement of its client covers it."""
     owed: list[FrameSubscription] = field(default_factory=list)
@@ -238,7 +239,7 @@ class FrameClient(Endpoint):
         self.sequence = sequence or self.sequence + 1
         event = Event(attributes, payload, self.publisher, self.sequence, lifetime_us=lifetime_us)
         at = self._network.timeline.now
-        published = PublishedEvent(event.id, attributes, at, self, self.node.lives, confirm, payload)
+        published = PublishedEvent(event.id, attributes, at, self, self.node.lives, confirm, payload, lifetime_us)
         if confirm:
             self.events[self.sequence] = published
         self._observer.published(published)

@@ -96,7 +96,7 @@ class GroundTruth:
             for link in self._network.links:
                 near, far = link.ends
                 if link.sound and near in graph and far in graph:
-                    graph.add_edge(near, far, weight=link.delay_s, link=link)
+                    graph.add_edge(near, far, weight=link.delay_s + link.control_wait_s, link=link)
         return self._graph
 
     def distances(self, node: OverlayNode) -> dict[OverlayNode, float]:

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from plait.relay.shaping import WAITING_BYTES_MAX
-from plait_broker.server.tcp_connection import FLUSH_S
+from plait_broker.server.tcp_connection import FLUSH_S, WRITE_BUFFER_BYTES
 
 from ..timeline import Timeline
 from .bandwidth import RECEIVE_BUFFER_BYTES, Bottleneck, SendBuffer
@@ -72,6 +72,10 @@ class Link:
     """Numbers of the ends whose bytes do not pass."""
     bottlenecks: dict[int, Bottleneck] = field(default_factory=dict)
     """Queues of the directions with a bandwidth, by the number of the end that writes."""
+    write_limit_bytes: int = WRITE_BUFFER_BYTES
+    """Bytes in a send buffer above which its end is asked to stop writing, unless `set_write_limit` changes it."""
+    control_wait_s: float = 0.0
+    """Longest time that a control frame waits for its bandwidth, and at the broker at its end. Oracles count on it."""
     connections: list[LinkConnection] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     """LinkConnection attempts that wait until the link is not silent."""
@@ -314,6 +318,7 @@ class OverlayNetwork:
         if buffer is None:
             writable = partial(connection.ends[side].writable, connection)
             connection.buffers[side] = buffer = SendBuffer(partial(self._fly, connection, side), writable)
+            buffer.high_bytes = connection.link.write_limit_bytes
         return buffer
 
     def _abort(self, connection: LinkConnection, side: int) -> None:

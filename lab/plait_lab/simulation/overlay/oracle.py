@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Final
 
 from plait_broker.drop_reasons import DropReason
 from plait_broker.overlay import Overlay
+from plait_broker.overlay.outputs import CloseLink, Lost, Output, SendFrame
+from plait_core.events import EventId
 from plait_core.filters import Filter
-from plait_core.wire import Confirm, Deliver, Delivery, Forward
+from plait_core.wire import Confirm, Deliver, Delivery, Forward, Frame, Ping, Pong
 from plait_core.wire.frame_types.session_frames import DURABLE, Code
 
 from ..timeline import Timeline
@@ -34,6 +37,17 @@ OVERTAKEN_S: Final = 1.0
 INFERRED_S: Final = 4.0
 """Time in which other brokers send their interest in an inferred advertisement, over slow links."""
 
+OVERSHOOT: Final = 3
+PONG_S: Final = 0.2
+"""A ping may take this multiple of its link's delay, and this much more: a lane's window doubles, once in some tens of
+milliseconds, until a queue of a round trip shows that it is too large."""
+
+SILENT: Final = ("is silent", "has acknowledged no event")
+"""Parts of the reasons for which a broker closes a link that seems dead."""
+
+MUTE_S: Final = 16.0
+"""Time after a fault in which brokers may still close a link because of it."""
+
 
 class DeliveryOracle:
     """Checks what clients receive."""
@@ -43,6 +57,8 @@ class DeliveryOracle:
     ) -> None:
         self.due = 0
         """Number of owed deliveries."""
+        self.is_dropped: Callable[[PublishedEvent, FrameSubscription], bool] = lambda event, subscription: False
+        """Whether a broker has counted an event for a subscription as dropped."""
         self._timeline = timeline
         self._truth = truth
         self._clients = clients
@@ -90,7 +106,7 @@ class DeliveryOracle:
     def confirmed(self, event: PublishedEvent) -> None:
         """Check a receipt: of the level SUBSCRIBERS, all have the event."""
         if event.confirm is Confirm.SUBSCRIBERS:
-            for subscription in self._missing(event):
+            for subscription in self._undelivered(event):
                 self._complain(f"I8: {event.id} is confirmed; {subscription.client.name} has not got it")
 
     @property
@@ -110,6 +126,10 @@ class DeliveryOracle:
                 )
 
     def _missing(self, event: PublishedEvent) -> list[FrameSubscription]:
+        """Return the subscriptions that are owed an event and have not got it, although no broker has dropped it."""
+        return [one for one in self._undelivered(event) if not self.is_dropped(event, one)]
+
+    def _undelivered(self, event: PublishedEvent) -> list[FrameSubscription]:
         """Return the subscriptions that are owed an event and have not got it."""
         root = event.client.node
         if root.lives != event.life and not event.confirmed:  # its broker may have died with it
@@ -147,6 +167,86 @@ class CopyOracle:
             if key in self._carried:
                 self._complain(f"wire: {copy.id} went twice from {sender.name} for one destination")
             self._carried.add(key)
+
+
+class LinkOracle:
+    """Checks links with a bandwidth.
+
+    - No link is declared dead, nor closed as mute, because it is full.
+    - Control frames overtake events, so a ping is answered soon.
+    - Each event that is given up for a destination is counted under a reason.
+    """
+
+    def __init__(
+        self, timeline: Timeline, nodes: Sequence[OverlayNode], complain: Callable[[str], None], *, faults: bool
+    ) -> None:
+        """Create it before the brokers start. `faults`: answers to pings are not checked, since buffers fill while a
+        link is silent, and events take source routes."""
+        self.pongs = 0
+        """Answers to pings whose time was checked."""
+        self.drops: Counter[str] = Counter()
+        """Events that brokers have given up for a destination, by reason."""
+        self._timeline = timeline
+        self._nodes = nodes
+        self._complain = complain
+        self._faults = faults
+        self._pings: dict[int, tuple[float, OverlayNode]] = {}
+        """Unanswered pings."""
+        self._dropped: set[tuple[EventId, int]] = set()
+        """Events that were given up, with their destinations."""
+        self._lost: Counter[tuple[OverlayNode, int, str]] = Counter()
+        """How many, by broker, its life, and reason."""
+        for node in nodes:
+            node.on_output.append(self._see_output)
+
+    def is_dropped(self, event: PublishedEvent, subscription: FrameSubscription) -> bool:
+        """Return whether a broker has counted an event as dropped: its publisher's, or the home broker at which it
+        expired."""
+        home = subscription.client.node
+        if home.broker is None:
+            return False
+        if (event.id, home.overlay.me) in self._dropped:
+            return True
+        return bool(event.lifetime_us) and home.broker.counters.dropped[DropReason.EXPIRED] > 0
+
+    def judge(self) -> None:
+        """Check that all drops are counted."""
+        for (node, life, reason), lost in self._lost.items():
+            if node.broker is not None and node.lives == life:
+                counted = node.broker.counters.dropped[DropReason(reason)]
+                if counted < lost:
+                    self._complain(f"drops: {node.name} has given up {lost} events and counts {counted}: {reason}")
+
+    def see_pong(self, link: Link, node: OverlayNode, frame: Frame) -> None:
+        """Check when a broker answers a ping."""
+        assert isinstance(frame, Pong)
+        at, pinger = self._pings.pop(frame.nonce, (-inf, node))
+        if pinger is node or self._faults:
+            return
+        self.pongs += 1
+        took_s = self._timeline.now - at
+        if took_s > OVERSHOOT * link.delay_s + link.control_wait_s + PONG_S:
+            self._complain(f"control: a ping from {pinger.name} was answered by {node.name} after {took_s:.3f} s")
+
+    def _see_output(self, node: OverlayNode, output: Output) -> None:
+        if isinstance(output, SendFrame) and isinstance(output.frame, Ping):
+            self._pings[output.frame.nonce] = self._timeline.now, node
+        elif isinstance(output, Lost):
+            self.drops[output.reason] += 1
+            self._lost[node, node.lives, output.reason] += 1
+            self._dropped.add((output.frame.id, output.destination))
+        elif isinstance(output, CloseLink):
+            self._see_close(node, output)
+
+    def _see_close(self, node: OverlayNode, output: CloseLink) -> None:
+        connection = node.connections.get(output.link)
+        if connection is None:
+            return
+        link, now = connection.link, self._timeline.now
+        changed_at = max(link.changed_at, *(end.changed_at for end in link.ends if isinstance(end, OverlayNode)))
+        silent = not link.sound or now - changed_at < MUTE_S or not all(end.listens for end in link.ends)
+        if not silent and any(text in output.reason for text in SILENT):
+            self._complain(f"link: {node.name} closes a sound link: {output.reason}")
 
 
 class TableOracle:

@@ -1,7 +1,8 @@
 """Random histories: graphs with cycles, where links and brokers fail and return while clients publish and subscribe.
 
 `play_overlay(seed)` plays one. Its brokers have one or two clients each. Filters and advertisements change; at the end
-all faults are healed, all tables must be right soon, and more events are published.
+all faults are healed, all tables must be right soon, and more events are published. In half of the histories links have
+bandwidths, and bursts of events fill them (`worlds/narrow_links.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .faults import FAULTS, RELINK_MAX_S, Faults
 from .ground_truth import CALM_S
 from .oracle import CopyOracle, TableOracle
 from .world import SETTINGS, World, WorldTerms
+from .worlds.narrow_links import NarrowLinks
 
 BROKERS: Final = (3, 4, 5, 6, 8, 12)
 DELAYS_S: Final = (0.0005, 0.002, 0.01, 0.05)
@@ -67,6 +69,8 @@ class RandomHistory:
         self.rng = Random(name)
         self.world = World(name, brokers=brokers, terms=terms)
         self.faults = Faults(self.world, self.rng)
+        self.narrow: NarrowLinks | None = None
+        """Fills the links, if they have a bandwidth."""
 
     # --- building -----------------------------------------------------------------------------------------------------
 
@@ -75,6 +79,11 @@ class RandomHistory:
         for near, far in draw_edges(len(self.world.nodes), self.rng):
             delay_s = self.rng.choice(DELAYS_S) * self.rng.uniform(0.8, 1.2)
             self.world.link(near, far, delay_s, both_dial=self.rng.random() < BOTH_DIAL)
+
+    def narrow_links(self, *, faults: bool) -> None:
+        """Give the links bandwidths, and check what follows from them. Call it once they are built."""
+        rng = Random(f"{self.world.seed}/narrow")  # its own, so that the rest of the history is drawn as without
+        self.narrow = NarrowLinks(self.world, rng, self.draw_event, faults=faults)
 
     def add_clients(self, *, advertisements_min: int = 0, subscriptions_min: int = 0) -> None:
         """Give each broker one or two clients, with up to two advertisements and three subscriptions between them."""
@@ -108,6 +117,8 @@ class RandomHistory:
             for _ in range(rng.randint(1, 6)):
                 kind = rng.choice(FAULTS)
                 world.timeline.after(rng.uniform(0, LIFE_S), lambda kind=kind: self.faults.cause(kind))  # type: ignore[misc]
+        if self.narrow is not None:
+            self.narrow.load(LIFE_S)
         world.run(LIFE_S)
         return self.conclude()
 
@@ -165,7 +176,7 @@ class RandomHistory:
         for _ in range(MORE):
             self.publish()
         world.run(0.5)
-        world.run_until(lambda: not world.oracle.outstanding, MORE_S)
+        world.run_until(lambda: not world.oracle.outstanding, MORE_S if self.narrow is None else LATE_S)
         world.oracle.judge()
         tables.judge()
         if not world.run_until(lambda: tables.delays_agree, DELAYS_AGREE_S):
@@ -214,9 +225,16 @@ def overlay_history(
         terms = replace(terms, index=index)
     history = RandomHistory(name, brokers=count, terms=terms)
     history.build()
-    if not faults:
+    if is_narrow(seed):
+        history.narrow_links(faults=faults)
+    elif not faults:
         history.world.wire.on_copy(CopyOracle(history.world.complain).see)
     return history
+
+
+def is_narrow(seed: int) -> bool:
+    """Return whether the links of a history have bandwidths: in half of those that sign, and of the others."""
+    return (seed + seed // SIGNED) % 2 == 1
 
 
 def draw_event(rng: Random) -> Attributes:

@@ -29,6 +29,7 @@ Each part is in a file of its own:
 - `ground_truth.py`: which subscription is owed which event.
 - `wire_tap.py`: `world.wire` decodes what passes between brokers. `world.wire.intercept(node, change)` changes what a
   broker writes, frame by frame; `world.wire.on_copy(see)` reports each copy of an event on a link.
+- `worlds/narrow_links.py` gives random histories bandwidths, and fills the links.
 - `random_histories.py` and `worlds/` play histories from seeds; `faults.py` has the faults.
 
 Functions in `world.on_published`, `world.on_delivered` and `world.on_confirmed` are called for each event, each

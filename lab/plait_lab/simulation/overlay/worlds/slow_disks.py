@@ -15,12 +15,15 @@ SLOW_S: Final = 0.05
 class SlowDisks:
     """A history of brokers with logs. Each has a durable subscription besides its other ones."""
 
-    def __init__(self, seed: int, *, faults: bool = True) -> None:
+    def __init__(self, seed: int, *, faults: bool = True, narrow: bool = False) -> None:
+        """`narrow`: links have bandwidths, and bursts fill them."""
         name = f"slow-disks/{seed}/{faults}"
         terms = WorldTerms(signed=seed % SIGNED == 1, logs=lambda number: True)
         self._faults = faults
         self._history = RandomHistory(name, brokers=BROKERS[seed % len(BROKERS)], terms=terms)
         self._history.build()
+        if narrow:
+            self._history.narrow_links(faults=faults)
         self.custody = CustodyOracle(self.world)
 
     @property
