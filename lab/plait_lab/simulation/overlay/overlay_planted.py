@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from plait_broker.clients.connection import Connection
 from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
 from plait_broker.overlay.dissemination.strategy import EnvelopeFields
 from plait_broker.overlay.documents import DocumentHandler
@@ -22,7 +23,9 @@ from plait_broker.overlay.interest.interest_sync import InterestSync, PeerIntere
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.topology.flooding import Flooding, key_of
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable
+from plait_broker.overlay.topology.link_monitor import LinkMonitor
 from plait_broker.overlay.transport.forwarder import Forwarder
+from plait_broker.overlay.transport.lane import Lane
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.frame_types.envelope_frames import envelop_document
@@ -190,6 +193,35 @@ def _blank_peer(right: Right) -> Right:
     return lambda self, root: PeerInterest()
 
 
+def _behind_the_lane(right: Right) -> Right:
+    waiting: dict[Connection, list[bytes]] = {}
+
+    def queue(self: Connection, data: bytes, *, behind: bool = False) -> None:
+        if self.neighbour and self.lane.queue:
+            waiting.setdefault(self, []).append(data)
+            return
+        for earlier in waiting.pop(self, ()):
+            right(self, earlier)
+        right(self, data, behind=behind)
+
+    return queue
+
+
+def _in_flight_for_ever(right: Right) -> Right:
+    in_flight: dict[tuple[LinkMonitor, int], Lane] = {}
+
+    def up(self: LinkMonitor, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> Any:
+        linked = right(self, link, broker, name, now, delay_us)
+        if linked:
+            lane = self._state.neighbours[broker].lane
+            before = in_flight.get((self, broker))
+            lane.in_flight = before.in_flight if before is not None else 0
+            in_flight[self, broker] = lane
+        return linked
+
+    return up
+
+
 def _forget_without_a_trace(right: Right) -> Right:
     def forget(self: Flooding, origin: int, **how: Any) -> Any:
         gone = right(self, origin, **how)
@@ -222,6 +254,8 @@ PLANTED: Final[dict[str, Planted]] = {
     "ignore_new_delays": Planted(DocumentHandler, "_learn_link_state", _delays_are_as_they_were),
     "tell_the_last_first": Planted(InterestSync, "take_updates", _last_first),
     "tell_in_its_own_time": Planted(InterestSync, "retransmit_soon", _in_its_own_time, "full relay"),
+    "control_behind_data": Planted(Connection, "_queue", _behind_the_lane, "calm"),
+    "credit_leaked_on_reconnect": Planted(LinkMonitor, "up", _in_flight_for_ever),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""
