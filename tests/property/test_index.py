@@ -77,6 +77,10 @@ class IndexAgainstBruteForce(RuleBasedStateMachine):
         rng = random.Random(seed)
         assert_relations(self.index, self.filters, random_filter(rng))
 
+    @rule()
+    def read(self) -> None:
+        assert {id: self.index.text(id) for id in self.filters} == {id: one.text for id, one in self.filters.items()}
+
     @invariant()
     def size(self) -> None:
         assert len(self.index) == len(self.filters)

@@ -31,6 +31,9 @@ class Index:
     def remove(self, id: int) -> None:
         """Remove `id`; raise IndexMisuse if it is unknown."""
 
+    def text(self, id: int) -> str:
+        """Return the text of the filter under `id`; raise IndexMisuse if the id is unknown."""
+
     def match(self, attributes: Attributes) -> list[int]:
         """Return the ids whose filters are true of plain attributes."""
 

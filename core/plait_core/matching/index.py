@@ -32,6 +32,11 @@ class Index(Protocol):
         """Remove `id`; raise IndexMisuse if it is unknown."""
         ...
 
+    def text(self, id: int) -> str:
+        """Return the text of the filter under `id`, so that its owner need not keep it; raise IndexMisuse if the id is
+        unknown."""
+        ...
+
     def match(self, attributes: Attributes) -> list[int]:
         """Return the ids whose filters are true of plain attributes."""
         ...

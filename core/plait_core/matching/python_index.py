@@ -78,6 +78,12 @@ class PythonIndex:
             if place is not None:
                 self._postings.remove(at, place)
 
+    def text(self, id: int) -> str:
+        shared = self._by_id.get(id)
+        if shared is None:
+            raise IndexMisuse(f"id {id} is not in the index")
+        return shared.filter.text
+
     def match_frame(self, frame: Frame) -> list[int]:
         return self.match(frame.attributes())
 

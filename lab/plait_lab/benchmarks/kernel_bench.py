@@ -114,6 +114,8 @@ class _Form(NamedTuple):
     """The part of a filter that the kernel reads."""
 
     normal: tuple[dict[str, Constraint]]
+    text: str = ""
+    """Not stored: the figures are those of matching alone."""
 
 
 def _in_normal_form(workload: Workload) -> Iterator[tuple[int, _Form]]:

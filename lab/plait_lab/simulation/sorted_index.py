@@ -30,6 +30,9 @@ class SortedIndex:
     def remove(self, id: int) -> None:
         self._index.remove(id)
 
+    def text(self, id: int) -> str:
+        return self._index.text(id)
+
     def match(self, attributes: Attributes) -> list[int]:
         return sorted(self._index.match(attributes))
 

@@ -19,6 +19,7 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyInt, PyList, PyString};
 
 use crate::event_frames::EventFrame;
+use crate::freed_memory::give_back;
 use crate::normal_form::form_of;
 use crate::splitter::{Split, Splitter, refusal_pair, with_bytes};
 use crate::values::value_of;
@@ -38,7 +39,7 @@ pub(crate) type Attributes<'py> = Vec<(Bound<'py, PyString>, Bound<'py, PyAny>)>
 impl Index {
     #[new]
     fn new() -> Self {
-        Self { matching: Mutex::default() }
+        Self { matching: Mutex::new(Matching::giving_back(give_back)) }
     }
 
     /// Store `filter` under `id`. Raise IndexMisuse if the id is taken, FilterTooComplex if the filter is.
@@ -48,7 +49,9 @@ impl Index {
             return Err(misuse(Misuse::Taken, id));
         }
         let form = form_of(filter)?;
-        let done = self.lock(id.py()).add(number, &form);
+        let text = filter.getattr(intern!(id.py(), "text"))?.cast_into::<PyString>()?;
+        let text = text.to_str()?;
+        let done = self.lock(id.py()).add_with_text(number, &form, text);
         done.map_err(|what| misuse(what, id))
     }
 
@@ -57,6 +60,13 @@ impl Index {
         let number = id.extract::<u64>().unwrap_or(IDS_MAX);
         let done = self.lock(id.py()).remove(number);
         done.map_err(|what| misuse(what, id))
+    }
+
+    /// Return the text of the filter under `id`; raise IndexMisuse if the id is unknown.
+    fn text(&self, id: &Bound<'_, PyInt>) -> PyResult<String> {
+        let number = id.extract::<u64>().unwrap_or(IDS_MAX);
+        let found = self.lock(id.py()).text(number);
+        found.map_err(|what| misuse(what, id))
     }
 
     /// Return the ids whose filters are true of plain attributes.

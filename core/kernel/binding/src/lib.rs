@@ -1,10 +1,11 @@
 //! Python bindings of Plait's native kernel: only conversions and locks.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod delivery_writer;
 mod event_frames;
 mod event_mac;
+mod freed_memory;
 mod index;
 mod normal_form;
 mod plain_attributes;

@@ -5,7 +5,7 @@
 //! decided without reading it.
 
 use crate::constraint::{Constraint, Value};
-use crate::hash::hash_text;
+use crate::hash::{hash, hash_text};
 use crate::number::{KEY_MAX, KEY_MIN, Number, float_of_key};
 use crate::text_pool::{NONE, Pool};
 use crate::value_set::{Bound, ValueSet};
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Present,
     /// No value.
     Absent,
-    /// The constraint at `low` among the filter's rich constraints.
+    /// The constraint at `low` among the filter's rich constraints. `high` is its hash, by which classes are looked up.
     Rich,
 }
 
@@ -225,7 +225,7 @@ impl TextIds for LookingUp<'_> {
 pub(crate) fn test_of(attr: u32, constraint: &Constraint, rich: &mut Vec<Rich>, texts: &mut impl TextIds) -> Test {
     simple_test(attr, constraint, texts).unwrap_or_else(|| {
         rich.push(rich_of(constraint, texts));
-        Test { attr, kind: Kind::Rich, flags: 0, low: rich.len() as u64 - 1, high: 0 }
+        Test { attr, kind: Kind::Rich, flags: 0, low: rich.len() as u64 - 1, high: hash(constraint) }
     })
 }
 

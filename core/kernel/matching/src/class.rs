@@ -186,7 +186,26 @@ pub(crate) fn hash_tests(tests: &[Test]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attribute_test::Kind;
+    use crate::attribute_test::{Interning, Kind, test_of};
+    use crate::constraint::Constraint;
+    use crate::number::Number;
+    use crate::text_pool::Pool;
+    use crate::value_set::ValueSet;
+
+    #[test]
+    fn classes_of_different_sets_have_different_hashes() {
+        let mut pool = Pool::default();
+        let mut hash_of = |points: [i64; 2]| {
+            let points = points.map(Number::Int).to_vec();
+            let constraint = Constraint { numbers: Some(ValueSet::of_points(points)), ..Constraint::default() };
+            hash_tests(&[test_of(1, &constraint, &mut Vec::new(), &mut Interning(&mut pool))])
+        };
+        let mut hashes: Vec<u64> = (0..1000).map(|number| hash_of([number, -1])).collect();
+        assert_eq!(hash_of([-1, 7]), hashes[7]);
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), 1000, "else each addition is compared with all classes");
+    }
 
     #[test]
     fn conjunctions_of_any_size() {

@@ -19,7 +19,7 @@ pub enum Value<'a> {
 }
 
 /// A set of states of one attribute. A kind whose part is None (or false) is excluded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Constraint {
     /// The numbers that satisfy.
     pub numbers: Option<ValueSet<Number>>,

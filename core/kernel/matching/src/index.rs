@@ -11,8 +11,9 @@ use crate::class::{Class, Holders, hash_tests};
 use crate::class_changes::Changes;
 use crate::covering::Form;
 use crate::delta::Delta;
+use crate::filter_texts::FilterTexts;
 use crate::id_sort::sort_ids;
-use crate::merge_worker::{Parts, Worker};
+use crate::merge_worker::{GiveBack, Parts, Worker};
 use crate::segment::{Access, BY_ANY, BY_NUMBER, BY_TEXT, Found, Segment};
 use crate::slab::{Ids, Place, Sharded, Slab};
 use crate::slots::{Hull, Slots, Slotter};
@@ -60,12 +61,14 @@ pub struct Index {
     class_count: usize,
     pub(crate) shared: Slab<Vec<u64>>,
     ids: Ids,
+    filter_texts: FilterTexts,
     pub(crate) conjunctions: usize,
     pub(crate) delta: Delta,
     pub(crate) parts: Parts,
     /// The parts that are being merged, and the changed classes since the merge began.
     pub(crate) merging: Option<(Parts, Changes)>,
     pub(crate) worker: Option<Worker>,
+    pub(crate) give_back: GiveBack,
     pub(crate) merges: u64,
     /// Set if something was added, removed or merged since the last check whether a merge is due.
     pub(crate) changed: bool,
@@ -94,7 +97,14 @@ impl Index {
     /// The empty index.
     #[must_use]
     pub fn new() -> Self {
+        Self::giving_back(|| {})
+    }
+
+    /// The empty index, which calls `give_back` after it freed much memory.
+    #[must_use]
+    pub fn giving_back(give_back: GiveBack) -> Self {
         Self {
+            give_back,
             names: Pool::default(),
             texts: Pool::default(),
             classes: Slab::default(),
@@ -102,6 +112,7 @@ impl Index {
             class_count: 0,
             shared: Slab::default(),
             ids: Ids::default(),
+            filter_texts: FilterTexts::default(),
             conjunctions: 0,
             delta: Delta::new(None),
             parts: Parts::default(),
@@ -131,6 +142,15 @@ impl Index {
         self.ids.find(id).is_some()
     }
 
+    /// Returns the text of the filter under an id, which is empty if it was stored without.
+    ///
+    /// # Errors
+    /// The id is unknown.
+    pub fn text(&self, id: u64) -> Result<String, Misuse> {
+        let place = self.ids.find(id).ok_or(Misuse::Unknown)?;
+        Ok(self.filter_texts.text(place.class, id))
+    }
+
     /// Returns the number of an attribute in events, or None if no filter constrains it.
     #[must_use]
     pub fn attribute(&self, name: &str) -> Option<u32> {
@@ -151,11 +171,19 @@ impl Index {
         }
     }
 
-    /// Stores a filter under an id.
+    /// Stores a filter under an id, without its text.
     ///
     /// # Errors
     /// The id is taken or too large.
     pub fn add(&mut self, id: u64, form: &Form) -> Result<(), Misuse> {
+        self.add_with_text(id, form, "")
+    }
+
+    /// Stores a filter under an id, with its text for [`Self::text`].
+    ///
+    /// # Errors
+    /// The id is taken or too large.
+    pub fn add_with_text(&mut self, id: u64, form: &Form, text: &str) -> Result<(), Misuse> {
         if id >= IDS_MAX {
             return Err(Misuse::OutOfRange);
         }
@@ -169,12 +197,14 @@ impl Index {
         if let Some(&class) = known {
             self.release(&tests, &rich);
             self.join(id, class);
+            self.filter_texts.add_id(class, id, text);
         } else {
             let class = Class::new(&tests, rich, id);
             self.conjunctions += form.0.len();
             self.class_count += 1;
             let number = self.classes.insert(Arc::clone(&class));
             self.place(&class, number, form.0.len());
+            self.filter_texts.add_class(number, text);
             let class = number;
             let classes = &self.classes;
             self.class_of.insert(hash, class, |&class| hash_tests(classes.get(class).tests()));
@@ -191,6 +221,7 @@ impl Index {
     /// The id is unknown.
     pub fn remove(&mut self, id: u64) -> Result<(), Misuse> {
         let Place { class, at, .. } = self.ids.remove(id).ok_or(Misuse::Unknown)?;
+        self.filter_texts.remove_id(id);
         match self.classes.get(class).holders() {
             Holders::Shared(list) => {
                 let ids = self.shared.get_mut(list);
@@ -344,6 +375,7 @@ impl Index {
         self.class_count -= 1;
         self.conjunctions -= class.starts().count();
         self.release(class.tests(), class.rich());
+        self.filter_texts.remove_class(at);
     }
 }
 

@@ -15,6 +15,7 @@ mod conjunction_order;
 pub mod constraint;
 mod covering;
 mod delta;
+mod filter_texts;
 mod frame_matching;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -39,3 +40,4 @@ pub mod wire;
 pub use covering::Form;
 pub use frame_matching::Matches;
 pub use index::{IDS_MAX, Index, Misuse, Stats};
+pub use merge_worker::GiveBack;

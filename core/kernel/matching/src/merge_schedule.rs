@@ -113,7 +113,7 @@ impl Index {
 
     pub(crate) fn start_merge(&mut self, due: Parts) {
         if self.worker.as_ref().is_none_or(|worker| !worker.is_here()) {
-            self.worker = Worker::start();
+            self.worker = Worker::start(self.give_back);
         }
         if self.worker.as_ref().is_some_and(|worker| worker.merge(due.clone())) {
             self.merging = Some((due, self.no_changes()));

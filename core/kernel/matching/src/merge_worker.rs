@@ -16,6 +16,11 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
+    fn conjunctions(&self) -> usize {
+        let of_deltas = self.deltas.iter().map(|delta| delta.len());
+        self.segments.iter().map(|segment| segment.conjunctions).chain(of_deltas).sum()
+    }
+
     /// Merges these parts to one segment, without dead classes.
     pub(crate) fn merged(&self) -> Segment {
         let of_segments = self.segments.iter().map(|segment| (&segment.classes, &segment.numbers));
@@ -38,10 +43,16 @@ pub(crate) struct Members {
     pub(crate) numbers: Vec<u32>,
 }
 
+/// Returns freed memory to the system. An allocator may keep what a merge frees, which is about as much as the index.
+pub type GiveBack = fn();
+
+/// Memory is given back after parts with so many conjunctions were freed. Smaller parts are used again soon.
+const GIVEN_BACK_FROM: usize = 1 << 15;
+
 enum Job {
     Merge(Parts),
     /// Free parts: even freeing a million classes takes a while.
-    Drop(#[expect(dead_code, reason = "held to be dropped over there")] Parts),
+    Drop(Parts),
     /// Drop the sender, which ends the wait of `rest`, after all earlier jobs.
     Rest(#[expect(dead_code, reason = "its end is the message")] Sender<()>),
 }
@@ -56,17 +67,27 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// Starts a thread; None if the system has none left.
-    pub(crate) fn start() -> Option<Self> {
+    pub(crate) fn start(give_back: GiveBack) -> Option<Self> {
         let (jobs, todo) = channel();
         let (out, done) = channel();
         let work = move || {
             for job in todo {
-                if let Job::Merge(parts) = job {
-                    let merged = parts.merged();
-                    drop(parts);
-                    if out.send(merged).is_err() {
-                        return;
+                match job {
+                    Job::Merge(parts) => {
+                        let merged = parts.merged();
+                        drop(parts);
+                        if out.send(merged).is_err() {
+                            return;
+                        }
                     }
+                    Job::Drop(parts) => {
+                        let many = parts.conjunctions() >= GIVEN_BACK_FROM;
+                        drop(parts);
+                        if many {
+                            give_back();
+                        }
+                    }
+                    Job::Rest(_) => {}
                 }
             }
         };

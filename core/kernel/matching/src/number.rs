@@ -8,6 +8,7 @@
 //! with one key, and for one in between a superset, for which [`Number::cmp`] decides.
 
 use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 
 /// A number that is not NaN.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +23,19 @@ pub enum Number {
 
 impl Eq for Number {}
 
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Int(value) => value.hash(state),
+            // No float is zero, which has two representations.
+            Self::Float(value) => value.to_bits().hash(state),
+            Self::Big(value) => value.hash(state),
+        }
+    }
+}
+
 /// An integer beyond 64 bits: sign and magnitude, least limb first, no leading zero limb.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Big {
     negative: bool,
     limbs: Vec<u64>,

@@ -74,7 +74,7 @@ pub struct Bound<T> {
 }
 
 /// Values between the bounds (None is no bound), without holes, of all shapes. With `points`, exactly those.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ValueSet<T> {
     /// The low end.
     pub low: Option<Bound<T>>,

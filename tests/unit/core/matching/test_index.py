@@ -39,6 +39,25 @@ def test_identical_filters_keep_their_ids_apart(index: Index) -> None:
     assert (len(index), 1 in index, 2 in index) == (2, False, True)
 
 
+def test_an_index_gives_back_the_text_of_each_filter(index: Index) -> None:
+    texts = [
+        "x == 1",
+        "x = 1.0",
+        "y > 2 and x > 1",
+        "x > 1 and y > 2",
+        "name == 'it\\'s' or name in ['', 'b2']",
+        "true",
+    ]
+    filters = filled(index, *texts)
+    assert [index.text(id) for id in range(len(texts))] == [filter.text for filter in filters]
+    index.remove(2)
+    assert index.text(3) == filters[3].text
+    index.add(2, parse("x == 2"))
+    assert index.text(2) == "x == 2"
+    with pytest.raises(IndexMisuse):
+        index.text(77)
+
+
 def test_a_filter_of_many_alternatives_is_found_once(index: Index) -> None:
     filled(index, "x > 1 or y > 1 or has(z)")
     assert index.match({"x": 2, "y": 2, "z": 2}) == [0]
