@@ -17,7 +17,6 @@ from .drop_reasons import count_late, count_lost
 from .overlay.transport.lane_figures import PEAKS
 
 if TYPE_CHECKING:
-    from plait_core.filters import Filter
     from plait_core.wire.frame_types.overlay_frames import LinkState
 
     from .broker_view import BrokerView, IndexView
@@ -331,10 +330,10 @@ def describe_topology(broker: BrokerView) -> Json:
             {
                 "broker": id_text(home),
                 "number": number,
-                "filter": filter.text,
+                "filter": text,
                 "within_ms": us / 1000 if us else None,
             }
-            for home, number, filter, us in islice(_remote_filters(overlay), SHOWN_MAX)
+            for home, number, text, us in islice(_remote_filters(overlay), SHOWN_MAX)
         ],
     }
 
@@ -346,11 +345,11 @@ def capacity_of(link_state: LinkState | None, neighbour: int) -> int | None:
     return link_state.capacities[link_state.neighbours.index(neighbour)] or None
 
 
-def _remote_filters(overlay: Overlay) -> Iterator[tuple[int, int, Filter, int]]:
-    """Return the filters of other home brokers: broker, number, filter and delay bound."""
+def _remote_filters(overlay: Overlay) -> Iterator[tuple[int, int, str, int]]:
+    """Return the filters of other home brokers: broker, number, text and delay bound."""
     for home, known in overlay.remote_interest.homes.items():
-        for number, filter in known.filters.items():
-            yield home, number, filter, known.within_us.get(number, 0)
+        for number, text in overlay.remote_interest.texts(home):
+            yield home, number, text, known.table.within_us.get(number, 0)
 
 
 def neighbour_facts(link: Connection, broker: BrokerView, now: float) -> Json:

@@ -515,8 +515,7 @@ class Interest(RuleBasedStateMachine):
         for root in (ROOT, OTHER):
             if root not in self.sync.announced:
                 continue  # it has no advertisements, so interest that it may still hold does no harm
-            home = self.remote[root].homes.get(HOME)
-            known = dict(home.filters) if home is not None else {}
+            known = dict(self.remote[root].filters(HOME))
             assert sorted(known) == self.sync.announced[root], "it has the filters that were announced to it"
             offered = [filter for (at, _), filter in self.offers.items() if at == root]
             for number in known:

@@ -211,7 +211,7 @@ class Overlay(OverlayState):
     def destinations(self, frame: EventFrame, fits: Callable[[Deposit], bool] | None = None) -> list[int]:
         """Return the brokers that an event must reach. `fits` tells whether a deposit fits a sealed event's tags."""
         interest = self.remote_interest
-        homes = interest.match(frame, fits) if interest.home_of else []
+        homes = interest.match(frame, fits) if interest.count else []
         if self.remote_durable_interest.away:
             return list(dict.fromkeys([*homes, *self.remote_durable_interest.match(frame)]))
         return homes
@@ -220,9 +220,9 @@ class Overlay(OverlayState):
         """Return whether another broker's filter meets an advertisement."""
         return self.remote_interest.meets(filter) or bool(self.remote_durable_interest.intersecting(filter))
 
-    def intersecting(self, filter: Filter) -> dict[int, list[Filter]]:
-        """Return the brokers that events of a filter may have to reach, each with its filters that intersect it."""
-        return self.remote_durable_interest.intersecting(filter) | self.remote_interest.intersecting(filter)
+    def intersecting(self, filter: Filter) -> set[int]:
+        """Return the brokers that events of a filter may have to reach."""
+        return {*self.remote_durable_interest.intersecting(filter), *self.remote_interest.intersecting(filter)}
 
     def publish(self, frame: EventFrame, homes: list[int], delay_us: int, flags: int, now: float) -> list[Destination]:
         """Send an event to these brokers. Return its position for each."""

@@ -43,7 +43,7 @@ def describe_route(broker: BrokerView, query: Json, now: float) -> Json:
     known = broker.overlay.intersecting(filter)
     named = query.get("homes")
     requested = {id for id in named if isinstance(id, int)} if isinstance(named, list) else set()
-    destinations = sorted((known.keys() | requested) - {broker.id})
+    destinations = sorted((known | requested) - {broker.id})
     shown = destinations[:DESTINATIONS_SHOWN]
     return {
         "broker": broker.settings.name,

@@ -68,8 +68,7 @@ class OverlayInterest:
         return sorted(self._interest.homes)
 
     def filters(self, broker: BrokerId) -> Sequence[Filter]:
-        home = self._interest.homes.get(broker)
-        return [] if home is None else list(home.filters.values())
+        return [filter for _, filter in self._interest.filters(broker)]
 
     def local_advertisements(self) -> dict[int, Filter]:
         filters = self._advertisements.filters

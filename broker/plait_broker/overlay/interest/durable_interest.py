@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from plait_core import PlaitError
-from plait_core.filters import Filter, parse_indexable
+from plait_core.filters import Filter, parse, parse_indexable
 from plait_core.matching import Index
 from plait_core.wire import EventFrame
 from plait_core.wire.frame_types.envelope_frames import DURABLE_INTEREST
@@ -75,8 +75,8 @@ class RemoteDurableInterest:
 
     def __init__(self, new_index: Callable[[], Index]) -> None:
         self._index = new_index()
-        self._filters: dict[tuple[int, int], tuple[int, Filter]] = {}
-        """By origin and number, our handle and the filter."""
+        self._handle_of: dict[tuple[int, int], int] = {}
+        """By origin and number, our handle of the filter, which the index alone keeps."""
         self._key_of: dict[int, tuple[int, int]] = {}
         self._handles = 0
         self._origins: dict[int, dict[int, None]] = {}
@@ -90,7 +90,7 @@ class RemoteDurableInterest:
         return broker in self._origins
 
     def __len__(self) -> int:
-        return len(self._filters)
+        return len(self._handle_of)
 
     def learn(self, document: DurableInterest) -> bool:
         """Take a filter or its withdrawal. Return whether the filter can be parsed."""
@@ -104,7 +104,7 @@ class RemoteDurableInterest:
             return False
         self._handles += 1
         self._index.add(self._handles, filter)
-        self._filters[key] = (self._handles, filter)
+        self._handle_of[key] = self._handles
         self._key_of[self._handles] = key
         self._origins.setdefault(document.origin, {})[document.number] = None
         return True
@@ -162,7 +162,7 @@ class RemoteDurableInterest:
             key = self._key_of[handle]
             home = self._successors.get(key[0], key[0])
             if home in self.away:
-                found.setdefault(home, []).append(self._filters[key][1])
+                found.setdefault(home, []).append(parse(self._index.text(handle)))
         return found
 
     def _homes(self, handles: Iterable[int]) -> dict[int, None]:
@@ -170,8 +170,8 @@ class RemoteDurableInterest:
         return dict.fromkeys(self._successors.get(origin, origin) for origin in origins)
 
     def _drop(self, key: tuple[int, int]) -> None:
-        handle, filter = self._filters.pop(key, (0, None))
-        if filter is None:
+        handle = self._handle_of.pop(key, None)
+        if handle is None:
             return
         self._index.remove(handle)
         del self._key_of[handle]

@@ -343,8 +343,7 @@ class TableOracle:
         for me, other in alive.items():
             if other is node:
                 continue
-            home = overlay.remote_interest.homes.get(me)
-            known = set(home.filters.values()) if home is not None else set()
+            known = {filter for _, filter in overlay.remote_interest.filters(me)}
             right = {one.filter for client in self._interest[other] for one in client.subscriptions.values()}
             for filter in right:
                 if _meets(own, filter) and not any(one.covers(filter) for one in known):

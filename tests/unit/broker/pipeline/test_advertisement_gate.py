@@ -35,8 +35,8 @@ def chain() -> World:
 
 def wanted(world: World, broker: int) -> set[str]:
     """Return the filters that a broker holds as interest of other brokers."""
-    homes = world.broker(broker).overlay.remote_interest.homes.values()
-    return {filter.text for home in homes for filter in home.filters.values()}
+    interest = world.broker(broker).overlay.remote_interest
+    return {text for home in interest.homes for _, text in interest.texts(home)}
 
 
 def offered(world: World, broker: int) -> set[str]:
