@@ -1,7 +1,7 @@
 """Wide overlays: what up to 1,000 brokers cost one of them.
 
 One production broker's overlay runs; the others are links, keys and documents (`wide/`). Time is virtual. What is
-measured is the processor time of the one that runs.
+measured is the processor time of the one that runs, and the memory of the filters that others have installed there.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from statistics import median
 from .groups import Group, Session
 from .reports import Figure, Target
 from .wide.installing import turns_ms
+from .wide.remote_filters import measure_memory
 from .wide.stream_acks import ack_cost
 from .wide.wide_root import WideRoot
 
@@ -21,6 +22,7 @@ def wide_figures(session: Session) -> Iterator[Figure]:
     yield from _acks(session)
     yield from _installing(session)
     yield from _routing(session)
+    yield from _remote_filters(session)
 
 
 GROUP = Group("wide", "Wide overlays: up to 1,000 brokers, as they cost one of them", wide_figures)
@@ -57,3 +59,18 @@ def _routing(session: Session) -> Iterator[Figure]:
         f"{brokers:,} brokers, {links:,} links: a delay changes, until the first event takes the new path",
         first_ms, "ms", Target("<=", 15), {"until the next hops of all are known": all_ms},
     )  # fmt: skip
+
+
+def _remote_filters(session: Session) -> Iterator[Figure]:
+    filters = session.size(1_000_000, 20_000)
+    label = f"{filters:,} remote filters at one publisher's broker"
+    session.progress(label)
+    bands, names = measure_memory("bands", filters), measure_memory("names", filters)
+    beside = {
+        "right after loading": bands.loaded_mb, "most while loading": bands.most_mb,
+        "one name in each filter": names.settled_mb, "most while loading these": names.most_mb,
+    }  # fmt: skip
+    yield Figure(f"{label}: growth of the process", bands.settled_mb, "MB", Target("<=", 400), beside)
+    yield Figure(
+        f"{label}: to install one", bands.install_us, "us", Target("<=", 60), {"with one name": names.install_us}
+    )
