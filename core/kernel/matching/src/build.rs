@@ -217,7 +217,8 @@ type Requirements = HashMap<Access, u32, foldhash::fast::FixedState>;
 /// The access paths of conjunctions: through accesses, or in the matrix.
 #[derive(Default)]
 struct Routes {
-    clusters: HashMap<Access, Vec<u32>, foldhash::fast::FixedState>,
+    /// Sorted. A list for each access would take five times the memory where most have one member.
+    clusters: Vec<(Access, u32)>,
     matrix: Vec<u32>,
 }
 
@@ -293,10 +294,10 @@ impl<'a> Builder<'a> {
             if best.1.is_empty() {
                 routes.matrix.push(at);
             }
-            for access in best.1 {
-                routes.clusters.entry(access).or_default().push(at);
-            }
+            routes.clusters.extend(best.1.into_iter().map(|access| (access, at)));
         }
+        drop(requirements);
+        routes.clusters.sort_unstable();
         routes
     }
 
@@ -377,12 +378,15 @@ impl<'a> Builder<'a> {
         let budget = if self.all.len() <= CACHED { ROWS_SMALL } else { ROWS };
         let spare = self.all.len() / routes.matrix.len().max(1);
         let matrix = self.matrix(&routes.matrix, budget * spare.clamp(1, 4), None);
-        let mut accesses: Vec<Access> = routes.clusters.keys().copied().collect();
-        accesses.sort_unstable();
-        let mut clusters = HashTable::with_capacity(accesses.len());
+        let groups = || routes.clusters.chunk_by(|one, other| one.0 == other.0);
+        let mut clusters = HashTable::with_capacity(groups().count());
         let mut runs = Runs::default();
-        for access in accesses {
-            let members = &routes.clusters[&access];
+        let mut members: Vec<u32> = Vec::new();
+        for group in groups() {
+            let access = group[0].0;
+            members.clear();
+            members.extend(group.iter().map(|(_, at)| at));
+            let members = &*members;
             let cluster = if self.is_better_as_matrix(members) {
                 let budget = budget.min(ROWS_A_MEMBER * members.len() / members.len().div_ceil(BLOCK));
                 if members.len() >= FINER {
