@@ -14,6 +14,7 @@ from plait_lab.simulation.overlay.worlds.ring import Ring
 from plait_lab.simulation.overlay.worlds.slow_disks import SlowDisks
 
 KNOWN = {
+    "ack_for_members_behind": 2,
     "control_behind_data": 1,
     "credit_leaked_on_reconnect": 1,
     "forget_interest_with_a_link": 1,
@@ -24,6 +25,7 @@ KNOWN = {
     "hand_out_what_came_early": 1,
     "installed_when_told": 11,
     "lose_a_withdrawal": 3,
+    "members_of_the_group_before": 2,
     "never_send_again": 1,
     "remember_nothing": 2,
     "reuse_an_offers_version": 3,

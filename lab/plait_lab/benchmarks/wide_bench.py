@@ -11,6 +11,7 @@ from statistics import median
 
 from .groups import Group, Session
 from .reports import Figure, Target
+from .wide.group_costs import group_cost
 from .wide.installing import turns_ms
 from .wide.remote_filters import measure_memory
 from .wide.stream_acks import ack_cost
@@ -20,6 +21,7 @@ from .wide.wide_root import WideRoot
 def wide_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of wide overlays."""
     yield from _acks(session)
+    yield from _groups(session)
     yield from _installing(session)
     yield from _routing(session)
     yield from _remote_filters(session)
@@ -37,6 +39,26 @@ def _acks(session: Session) -> Iterator[Figure]:
             100 * cost.core, "% of a core", Target("<=", core_max),
             {"acks/s": cost.acks_per_s, "us an ack": 1e6 * cost.core / cost.acks_per_s},
         )  # fmt: skip
+
+
+def _groups(session: Session) -> Iterator[Figure]:
+    destinations = session.size(1000, 60)
+    session.progress(f"events for {destinations:,} brokers in a stream group")
+    single, few, many = (
+        group_cost(session.seed, destinations, session.size(20, 2) / 10, burst=burst) for burst in (1, 2, 8)
+    )
+    yield Figure(
+        f"publish to {destinations:,} brokers, 8 events a turn: processor of the publisher's broker",
+        1e6 * many.publish_s, "us", Target("<=", 60), {"1 a turn": 1e6 * single.publish_s, "2": 1e6 * few.publish_s},
+    )  # fmt: skip
+    yield Figure(
+        f"publish to {destinations:,} brokers, 8 events a turn: bytes on its links above the event",
+        many.bytes, "bytes", Target("<=", 400), {"1 a turn": single.bytes, "2": few.bytes},
+    )  # fmt: skip
+    yield Figure(
+        f"acks of a stream group of {destinations:,}, 2,000 events/s: processor of the publisher's broker",
+        100 * many.acks_core, "% of a core", Target("<=", 6),
+    )  # fmt: skip
 
 
 def _installing(session: Session) -> Iterator[Figure]:

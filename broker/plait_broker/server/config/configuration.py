@@ -22,6 +22,7 @@
     capacity = 125_000_000                          # bytes/s of each link; floods instead of what is
                                                     # measured when the link is full; no path depends on it
     segments = ["rack-7"]                           # network segments of this broker; flooded likewise
+    destinations_max = 64                           # events for more brokers go down one tree, in a stream group
     when_full = "drop"                              # or "block": when too many events wait for another broker, drop
                                                     # the oldest of them, or let their publishers wait
     forget = ["east-2"]                             # brokers that will not return: nothing is kept for them

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from plait_core.limits import NAME_BYTES_MAX, NEIGHBOURS_MAX, SEGMENTS_MAX
+from plait_core.limits import DESTINATIONS_MAX, NAME_BYTES_MAX, NEIGHBOURS_MAX, SEGMENTS_MAX
 
 from ...overlay.dissemination.registry import STRATEGIES
 from ...settings import BLOCK, DROP, LinkSettings
@@ -72,6 +72,7 @@ def read_overlay(section: ConfigSection | None) -> OverlayConfig:
             retransmit=section.flag("retransmit") is not False,
             capacity=section.whole("capacity", 1, CAPACITY_MAX) or 0,
             segments=_names(section, "segments", SEGMENTS_MAX, "segments"),
+            destinations_max=section.whole("destinations_max", 1, DESTINATIONS_MAX) or base.links.destinations_max,
             when_full=section.text("when_full") or base.links.when_full,
             forget=_names(section, "forget", NEIGHBOURS_MAX, "brokers"),
         ),

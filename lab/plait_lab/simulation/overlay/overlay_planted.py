@@ -15,6 +15,8 @@ from plait_broker.clients.connection import Connection
 from plait_broker.overlay.dissemination.shortest_paths import ShortestPaths
 from plait_broker.overlay.dissemination.strategy import EnvelopeFields
 from plait_broker.overlay.documents import DocumentHandler
+from plait_broker.overlay.groups.group_root import GroupRoot
+from plait_broker.overlay.groups.stream_groups import StreamGroups
 from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
@@ -29,6 +31,7 @@ from plait_broker.overlay.transport.lane import Lane
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream, SendStream
 from plait_core.wire import Destination, EventFrame
 from plait_core.wire.frame_types.envelope_frames import envelop_document
+from plait_core.wire.frame_types.group_frames import GroupAck
 from plait_core.wire.frame_types.overlay_frames import Advertisement, Document, InterestUpdate, LinkState
 
 from ..one_broker.planted_bugs import Planted
@@ -231,6 +234,29 @@ def _forget_without_a_trace(right: Right) -> Right:
     return forget
 
 
+def _sets_as_they_were(right: Right) -> Right:
+    def open(self: StreamGroups, now: float) -> None:
+        before = dict(self._sets)
+        right(self, now)
+        if self.root is not None:
+            everyone = self.root.tree.everyone
+            self._sets.update({homes: (members & everyone, others) for homes, (members, others) in before.items()})
+
+    return open
+
+
+def _all_below_have_it(right: Right) -> Right:
+    def receive_ack(self: GroupRoot, child: int, ack: GroupAck) -> list[tuple[int, int]]:
+        news: list[tuple[int, int]] = right(self, child, ack)
+        subtree = self.links[child].subtree if child in self.links else None
+        for index in range(subtree.start, subtree.start + subtree.size) if subtree is not None and news else ():
+            self._acked[index] = max(self._acked[index], ack.up_to)
+        self.settle()
+        return news
+
+    return receive_ack
+
+
 PLANTED: Final[dict[str, Planted]] = {
     "forget_the_partition": Planted(Forwarder, "disseminate", _all_in_every_copy, "calm"),
     "infeasible_neighbour": Planted(ForwardingTable, "feasible", _anyone_will_do, "calm"),
@@ -256,6 +282,8 @@ PLANTED: Final[dict[str, Planted]] = {
     "tell_in_its_own_time": Planted(InterestSync, "retransmit_soon", _in_its_own_time, "full relay"),
     "control_behind_data": Planted(Connection, "_queue", _behind_the_lane, "calm"),
     "credit_leaked_on_reconnect": Planted(LinkMonitor, "up", _in_flight_for_ever),
+    "members_of_the_group_before": Planted(StreamGroups, "_open", _sets_as_they_were),
+    "ack_for_members_behind": Planted(GroupRoot, "receive_ack", _all_below_have_it),
     "forget_without_a_trace": Planted(Flooding, "forget", _forget_without_a_trace, "returns"),
 }
 """Every bug, by name."""

@@ -37,6 +37,9 @@ LIFE_S: Final = 10.0
 SIGNED: Final = 16
 """In one history of so many, brokers sign and check their messages."""
 
+GROUPED: Final = 4
+"""In one history of so many, events travel in stream groups."""
+
 LARGE: Final = 250
 """One history in so many has more brokers, up to sixty."""
 
@@ -219,7 +222,10 @@ def overlay_history(
     name = f"overlay/{seed}/{faults}"
     rng = Random(f"{name}/size")
     count = brokers or (rng.randint(13, 60) if seed % LARGE == LARGE - 1 else rng.choice(BROKERS))
-    settings = replace(SETTINGS, linking=replace(SETTINGS.linking, dissemination=dissemination))
+    linking = replace(SETTINGS.linking, dissemination=dissemination)
+    if is_grouped(seed):
+        linking = replace(linking, destinations_max=1 + seed // GROUPED % 2)
+    settings = replace(SETTINGS, linking=linking)
     terms = WorldTerms(settings, signed=seed % SIGNED == 1)
     if index is not None:
         terms = replace(terms, index=index)
@@ -235,6 +241,11 @@ def overlay_history(
 def is_narrow(seed: int) -> bool:
     """Return whether the links of a history have bandwidths: in half of those that sign, and of the others."""
     return (seed + seed // SIGNED) % 2 == 1
+
+
+def is_grouped(seed: int) -> bool:
+    """Return whether the brokers of a history send events in stream groups, from two or three destinations on."""
+    return seed % GROUPED == 2
 
 
 def draw_event(rng: Random) -> Attributes:
