@@ -18,6 +18,7 @@ from ..clients.confirmations import LOG, Outcome, Party, SilentBroker
 from ..context import BrokerContext
 from ..drop_reasons import DropReason
 from ..overlay import Overlay, ReceivedEvent
+from ..overlay.groups.group_branch import GROUP
 from ..overlay.outputs import Acked, Lost
 
 _STORED: Final = 0
@@ -116,6 +117,8 @@ class RemoteConfirmations:
         """Return the broker whose confirmation timed out."""
         home, position = -party[0], party[1]
         streams = self._overlay.event_streams.outgoing
+        if position >= GROUP:
+            return self._silent(home, in_charge=not self._overlay.event_streams.is_pending(home, position))
         if home in streams:
             stream = streams[home]
             pending = position in stream.kept if position > 0 else -position in stream.unsettled

@@ -384,6 +384,12 @@ class EventStreams:
                 self._hold(home, outgoing, (frame, flags, delay_us, published_at, party or (home, position)), now)
             self._send_waiting(home, outgoing, now)
 
+    def is_pending(self, home: int, position: int) -> bool:
+        """Return whether a member of a stream group has not acked an event: neither there nor by its own stream."""
+        outgoing = self.outgoing.get(home)
+        moved = () if outgoing is None else (*outgoing.kept.values(), *outgoing.waiting)
+        return self.groups.is_pending(home, position) or any(kept[4] == (home, position) for kept in moved)
+
     def _leave_group(self, home: int, now: float) -> None:
         self.groups.leave(home, now)
         self.send_moved(now)
