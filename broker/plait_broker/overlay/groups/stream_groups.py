@@ -115,6 +115,8 @@ class StreamGroups:
             self._open(now)
             members, others = self._members(homes)
         root = self.root
+        if others and self._outside_since == inf:
+            self._outside_since = now
         if root is None or not members:
             return homes, []
         urgent = bool(unacked[1] & (CONFIRM | ACK_NOW))
