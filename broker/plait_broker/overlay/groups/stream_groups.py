@@ -214,6 +214,7 @@ class StreamGroups:
     def own_events(self, root: int, events: list[ReceivedEvent]) -> tuple[list[ReceivedEvent], list[int]]:
         """Take events of a root's own stream to this broker. Return those that have not come by a group, and the
         positions of those that have, and are acknowledged already."""
+        self._changed = True  # events of a group may have waited for these
         branches = self.branches[root]
         new: list[ReceivedEvent] = []
         done: list[int] = []
