@@ -34,6 +34,12 @@ EVENTS_MAX: Final = 16_384
 BYTES_MAX: Final = 16 << 20
 """Unacked events of a group, and their bytes. Members that keep it above these are served by their own streams."""
 
+PART_BYTES: Final = 256 << 10
+"""Bytes of the events that one batch has: as many as one write of a link. One larger event is a batch by itself."""
+
+EVENT_BYTES: Final = 16
+"""Bytes of an event in a batch besides its block and its destinations."""
+
 ACK_CLAIM: Final = 0xFF
 """The kind of the MAC of a member's ack. No event has these flags."""
 
@@ -126,7 +132,7 @@ class GroupRoot:
             self._questions[self.last] = Question(tuple(self._planes), self.active, now)
             self._unasked, self.ask_at, self._asked_at = 0, inf, now
         turn, self._turn = self._turn, []
-        parts = [turn[at : at + BATCH_EVENTS_MAX] for at in range(0, len(turn), BATCH_EVENTS_MAX)] or [[]]
+        parts = list(self._parts(turn)) or [[]]
         for part in parts:
             batch = self._signed(part) if part else None
             last = part[-1].position if part else self.last
@@ -198,6 +204,20 @@ class GroupRoot:
         return min(self.ask_at, next(open_at, inf) + PATIENCE_S)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _parts(self, turn: list[GroupEvent]) -> Iterator[list[GroupEvent]]:
+        """Return the events of a turn in parts that each fit one batch."""
+        part: list[GroupEvent] = []
+        size = 0
+        for event in turn:
+            event_bytes = EVENT_BYTES + len(self.tree.ids) // 8 + len(event.block)
+            if part and (len(part) == BATCH_EVENTS_MAX or size + event_bytes > PART_BYTES):
+                yield part
+                part, size = [], 0
+            part.append(event)
+            size += event_bytes
+        if part:
+            yield part
 
     def _signed(self, events: list[GroupEvent]) -> EventBatch:
         first = events[0].position

@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 from ...limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
-from .frame_schema import U64, AtMost, ControlFrame, control
+from .frame_schema import U64, AtMost, Between, ControlFrame, control
 
 MEMBER_BYTES: Final = 28
 """Bytes of one member in `GroupOpen`: see `group_members.py`."""
 
 MEMBERS_BYTES_MAX: Final = BROKERS_MAX // 8
+
+BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
+"""Bytes of the events of one batch: the largest event fits. The rest of the frame is for the other fields. They may
+grow on the way, so a broker can always forward the batch that it got."""
+
+EPOCH_MAX: Final = (1 << 63) - 1
+"""Greatest epoch. Positions are above it, and the greatest bit of a position marks a group."""
 
 
 @control(0x53)
@@ -25,7 +32,7 @@ class GroupOpen(ControlFrame):
     """Makes the receiver a part of a group: the tree below it. It passes each child the part of that child."""
 
     root: U64
-    epoch: U64
+    epoch: Annotated[int, Between(1, EPOCH_MAX)]
     path: Annotated[tuple[U64, ...], AtMost(PATH_MAX)]
     """The brokers from the root to the sender."""
     members: Annotated[bytes, AtMost(MEMBER_BYTES * BROKERS_MAX)]
@@ -46,7 +53,7 @@ class GroupBatch(ControlFrame):
     """The last position of the batch that the sender has sent to this receiver before."""
     last: U64
     """The receiver has all of its events up to this position."""
-    events: Annotated[bytes, AtMost(FRAME_BYTES_MAX)] = b""
+    events: Annotated[bytes, AtMost(BATCH_BYTES_MAX)] = b""
     asks: bool = False
     """Whether all members are to ack all up to `last`."""
     waited_us: U64 = 0

@@ -25,6 +25,8 @@ from plait_broker.overlay.security.identity import Forged
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S
 from plait_core.errors import FrameError
+from plait_core.limits import FRAME_BYTES_MAX
+from plait_core.wire import encode_frame
 from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch
 from plait_core.wire.group_events import BATCH_EVENTS_MAX, bytes_of_set, claim_of, unpack_batch
 
@@ -89,6 +91,23 @@ def test_a_turn_of_many_events_becomes_several_batches_and_the_last_one_asks() -
     assert [len(unpack_batch(frame.events, 1).events) for frame in frames] == [BATCH_EVENTS_MAX, BATCH_EVENTS_MAX, 1]
     assert [frame.asks for frame in frames] == [False, False, True]
     assert [frame.previous for frame in frames] == [EPOCH - 1, *(frame.last for frame in frames[:-1])]
+
+
+def test_a_batch_fits_its_frame_if_the_events_of_a_turn_are_large() -> None:
+    """Publish many events of the greatest size in one turn, with signatures, and encode what each child gets."""
+    keys = identities(3)
+    auth, _, _ = acquainted(keys)
+    tree = GroupTree([key.id for key in keys], (3, 1, 1), [keys[0].id] * 3)
+    root = GroupRoot(keys[0].id, tree, EPOCH, auth)
+    sizes = [1 << 20, 1 << 20, *[1] * BATCH_EVENTS_MAX, 100_000, 100_000, 100_000]
+    for sequence, size in enumerate(sizes):
+        root.add(unacked(sequence, payload=bytes(size)), 0b110, 0.0, urgent=False)
+    counts = []
+    for child, frame in root.batches(0.0):
+        assert len(encode_frame(frame)) <= FRAME_BYTES_MAX
+        if child == keys[1].id:
+            counts.append(len(unpack_batch(frame.events, 1).events))
+    assert counts == [1, 1, BATCH_EVENTS_MAX, 2, 1]
 
 
 def test_the_signature_of_a_batch_is_that_of_its_root() -> None:
