@@ -7,11 +7,14 @@ the bit set of the whole tree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from plait_core.limits import PATH_MAX
 
 from ..topology.link_state import LinkStateDatabase
+
+DEPTH_MAX: Final = PATH_MAX - 2
+"""Links from the root to a broker of a tree, so that a delivery has room for all brokers of the path."""
 
 
 class Subtree(NamedTuple):
@@ -67,7 +70,7 @@ def shortest_path_tree(map: LinkStateDatabase, root: int) -> GroupTree:
         if broker == root:
             continue
         parent = map.parent(root, broker)
-        if parent in below and depth[parent] < PATH_MAX - 2:
+        if parent in below and depth[parent] < DEPTH_MAX:
             below[parent].append(broker)
             below[broker] = []
             depth[broker] = depth[parent] + 1

@@ -32,7 +32,7 @@ from ..transport.own_streams import OwnStreams
 from ..transport.reliable_stream import ReceivedEvent, Unacked
 from .group_branch import GROUP, GroupBranch
 from .group_root import ACK_CLAIM, GroupRoot, Kept, ack_claim, bits_of
-from .group_tree import Subtree, shortest_path_tree
+from .group_tree import DEPTH_MAX, Subtree, shortest_path_tree
 
 OPEN_S: Final = 5.0
 """Least time between the openings of two groups of a root: the tree of one is sent to all members."""
@@ -157,17 +157,21 @@ class StreamGroups:
     def receive_open(self, parent: int, open: GroupOpen) -> None:
         """Take this broker's place in a group, and pass the children their parts. Raise Forged if the root has not
         given it."""
-        if open.root == self.me or self.me in open.path or not open.path or open.path[-1] != parent:
+        if not self._is_path(open, parent):
             return
         members = unpack_members(open.members)
+        if open.root not in self._map:  # it is forgotten with its groups, so there are no more roots than brokers
+            self._counts["group_strays"] += 1
+            return
         me = members[0]
         claimed = _place(open, parent, me)
         expected = self._message_auth.prove_claim(open.root, open.root, open.epoch, PLACE_CLAIM, claimed)
-        known = self.branches.setdefault(open.root, [])
         if me.id != self.me or me.proof != expected:
             raise Forged("a place in a stream group that its root has not given")
+        known = self.branches.get(open.root, [])
         if known and known[-1].epoch >= open.epoch:
             return
+        self.branches[open.root] = known
         branch = GroupBranch(open, parent, members)
         known.append(branch)
         del known[:-GROUPS_MAX]
@@ -421,6 +425,12 @@ class StreamGroups:
 
     def _branch(self, root: int, epoch: int) -> GroupBranch | None:
         return next((branch for branch in self.branches.get(root, ()) if branch.epoch == epoch), None)
+
+    def _is_path(self, open: GroupOpen, parent: int) -> bool:
+        """Return whether a path leads from the root to the parent, and is no longer than the paths of a tree."""
+        path = open.path
+        ends = bool(path) and path[0] == open.root and path[-1] == parent
+        return ends and self.me not in path and len(path) <= DEPTH_MAX
 
     def _send_open(self, child: int, subtree: Subtree, members: Sequence[GroupMember], open: GroupOpen) -> None:
         part = pack_members(members[subtree.start : subtree.start + subtree.size])

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from group_net import GroupNet, acquainted, identities
+
+from plait_broker.overlay.security.identity import Forged
 from plait_core.errors import FrameError
-from plait_core.limits import FRAME_BYTES_MAX
+from plait_core.limits import FRAME_BYTES_MAX, PATH_MAX
 from plait_core.wire import encode_frame
 from plait_core.wire.frame_header import PREFIX_BYTES
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS, decode_control
 from plait_core.wire.frame_types.group_frames import BATCH_BYTES_MAX, EPOCH_MAX, GroupBatch, GroupOpen
+from plait_core.wire.group_events import GroupMember, pack_members
 
 MOST = (1 << 64) - 1
+
+
+def open_for(net: GroupNet, broker: int) -> GroupOpen:
+    """Let broker 1 open a group. Return the frame that makes a child of it a part."""
+    net.publish(1, *range(2, len(net.ids) + 1))
+    net.settle()
+    opens = [frame for _, to, frame in net.waiting if to == broker and isinstance(frame, GroupOpen)]
+    net.waiting.clear()
+    return opens[0]
 
 
 def test_a_batch_that_a_broker_accepts_can_be_forwarded() -> None:
@@ -32,3 +46,45 @@ def test_an_epoch_is_a_position_after_another_one(epoch: int) -> None:
     assert decode_control(FRAME_SCHEMAS[0x53], right) == GroupOpen(1, EPOCH_MAX, (1,), b"")
     with pytest.raises(FrameError):
         decode_control(FRAME_SCHEMAS[0x53], wrong)
+
+
+@pytest.mark.parametrize(
+    "path", [(), (1, 9), (9, 1), (1, 2, 1), (1, *range(10, 8 + PATH_MAX), 1)], ids=["none", "end", "root", "me", "long"]
+)
+def test_a_path_that_no_tree_has_opens_nothing(path: tuple[int, ...]) -> None:
+    net = GroupNet({(1, 2): 10, (2, 3): 10})
+    open = open_for(net, 2)
+    net[2].receive(1, replace(open, path=path), net.now)
+    assert (net[2].groups.branches, net[2].take()) == ({}, [])
+
+
+def test_the_longest_path_can_be_passed_on() -> None:
+    net = GroupNet({(1, 2): 10, (2, 3): 10})
+    open = open_for(net, 2)
+    net[2].receive(1, replace(open, path=(1, *range(10, 6 + PATH_MAX), 1)), net.now)
+    ((_, _, passed),) = net[2].take()
+    assert isinstance(passed, GroupOpen)
+    assert len(passed.path) == PATH_MAX - 1
+    encode_frame(passed)
+
+
+def test_a_refused_place_leaves_nothing_behind() -> None:
+    """Invent roots, and change a place: nothing of it is kept."""
+    net = GroupNet({(1, 2): 10, (2, 3): 10})
+    open = open_for(net, 2)
+    for root in range(1000, 1100):
+        net[2].receive(1, replace(open, root=root, path=(root, 1)), net.now)
+    with pytest.raises(Forged):
+        net[2].receive(1, replace(open, epoch=open.epoch + 1), net.now)
+    assert (net[2].groups.branches, net[2].groups.busy, net[2].take()) == ({}, False, [])
+    assert net[2].counts["group_strays"] == 100
+
+
+def test_a_root_whose_keys_are_not_known_gives_no_place() -> None:
+    """Without its keys there is no MAC of the root, so a neighbour could make up a place with the MAC 0."""
+    keys = identities(2)
+    net = GroupNet({(1, 2): 10}, all_auth=acquainted(keys))
+    member = GroupMember(keys[1].id, 0, 0, 1, 0)
+    open = GroupOpen(4711, 5, (4711, keys[0].id), pack_members([member]))
+    net[2].receive(keys[0].id, open, net.now)
+    assert net[2].groups.branches == {}
