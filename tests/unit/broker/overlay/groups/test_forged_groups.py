@@ -120,6 +120,18 @@ def test_a_batch_that_the_root_has_not_signed_is_refused(change: str) -> None:
     assert net[3].sequences == [1, 2]
 
 
+def test_a_batch_without_a_signature_and_without_digests_is_refused() -> None:
+    net = opened()
+    net.publish(2, 3)
+    net.publish(3, 4)
+    net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
+    (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
+    assert isinstance(frame, GroupBatch)
+    read = unpack_batch(frame.events, 1)._replace(signature=b"", digests={})
+    with pytest.raises(Forged):
+        net[3].receive(RELAY, replace(frame, events=pack_batch(read, 1)), net.now)
+
+
 def test_a_relay_refuses_a_false_batch_before_it_forwards_it() -> None:
     net = opened()
     net.publish(2, 3)
