@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from plait_core.errors import FrameError
-from plait_core.wire import Forward
+from plait_core.errors import FrameError, FrameFault
+from plait_core.wire import EventFrame, Forward
 from plait_core.wire.frame_types.group_frames import GroupBatch, GroupOpen
 from plait_core.wire.group_events import DELAY_US_MAX, EventBatch, GroupMember, unpack_batch
 
@@ -81,7 +81,9 @@ class GroupBranch:
             return None
         read = unpack_batch(batch.events, self.size)
         if read.first <= self.last or batch.last < read.first + read.signed - 1:
-            raise FrameError("field", "a batch with positions that it cannot have")  # type: ignore[arg-type]
+            raise FrameError(FrameFault.FIELD, "a batch with positions that it cannot have")
+        for event in read.events:
+            EventFrame(event.block)  # also those of others: a neighbour would take the fault for one of this broker
         waited_us = link_us + batch.waited_us
         events = [event._replace(delay_us=min(event.delay_us + waited_us, DELAY_US_MAX)) for event in read.events]
         return read._replace(events=events)
