@@ -35,11 +35,8 @@ DESTINATION_BYTES: Final = 24
 HOP_BYTES: Final = 8
 """Bytes of a copy besides its block: at least these, for each destination, and for each broker on its path."""
 
-GROUP_LINE: Final = 1 << 63
-"""Set in the second number of the key of a group, with its epoch."""
-
 Key: TypeAlias = tuple[int, int]
-"""Root and destination: a stream. Root and epoch: a stream group."""
+"""Root and destination: a stream. Root and the complement of an epoch, which is negative: a stream group."""
 
 
 class WaitingRun:
@@ -124,7 +121,7 @@ class LaneQueue:
         """Append events of a stream group, which are of one line. Return False if the queue is full."""
         if self.bytes > QUEUE_BYTES_MAX:
             return False
-        line = self._line_of((batch.root, GROUP_LINE | batch.epoch))
+        line = self._line_of((batch.root, ~batch.epoch))
         self._append(line, (), COPY_BYTES + len(batch.events), 0, 0, at)
         line.runs[-1].batches.append(batch)
         self.items += 1

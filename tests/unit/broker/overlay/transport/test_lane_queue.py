@@ -14,6 +14,7 @@ from plait_broker.overlay.transport.event_copy import EventCopy
 from plait_broker.overlay.transport.lane_queue import LaneQueue, bytes_of
 from plait_core import Event
 from plait_core.wire import Confirm, Forward, Publish, encode_block
+from plait_core.wire.frame_types.group_frames import GroupBatch
 
 
 def copy(
@@ -53,6 +54,37 @@ def test_the_copies_of_a_stream_leave_in_order() -> None:
     queue = queue_of(*(copy(sequence, priority=sequence % 3) for sequence in range(1, 6)))
     assert len(queue) == 5
     assert drain(queue) == [1, 2, 3, 4, 5], "priorities change nothing within a stream"
+
+
+def test_batches_of_a_group_leave_in_order_and_beside_copies() -> None:
+    """Let the root choose an epoch that looks like the id of a destination."""
+    home = (1 << 63) + 5
+    queue = LaneQueue()
+    batches = [GroupBatch(1, epoch, 0, last, bytes(100)) for last in (1, 2) for epoch in (5, home, home - 1)]
+    for batch in batches:
+        assert queue.add(copy(batch.last, to=[home]), 0.0)
+        assert queue.add_batch(batch, 0.0)
+    taken: list[GroupBatch] = []
+    while queue:
+        run = queue.first
+        assert not (run.batches and run.copies)
+        taken += run.batches
+        queue.remove(len(run.batches or run.copies))
+    assert [[batch for batch in taken if batch.epoch == epoch] for epoch in (5, home, home - 1)] == [
+        batches[0::3],
+        batches[1::3],
+        batches[2::3],
+    ]
+    assert (queue.items, queue.bytes, queue.oldest_at()) == (0, 0, None)
+
+
+def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_queue, "QUEUE_BYTES_MAX", 5000)
+    queue = LaneQueue()
+    added = sum(queue.add_batch(GroupBatch(1, 5, 0, last, bytes(1000)), float(last)) for last in range(100))
+    assert 4 <= added <= 6
+    queue.remove(1)
+    assert queue.add_batch(GroupBatch(1, 5, 0, 100, b""), 0.0)
 
 
 def test_priorities_decide_between_streams() -> None:
