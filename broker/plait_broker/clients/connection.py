@@ -254,7 +254,9 @@ class Connection:
         while written < len(batches) and self.writable and not self.closing:
             if self.data_bytes >= min(most, waiting + bytes_max):
                 break
-            batch = replace(batches[written], waited_us=waited_us) if waited_us else batches[written]
+            batch = batches[written]
+            if waited_us:
+                batch = replace(batch, waited_us=batch.waited_us + waited_us)
             self.data_bytes = self._data.append(encode_control(batch, self._version or self._fix_version()))
             written += 1
         self._copies += written

@@ -16,6 +16,9 @@ MEMORY_BYTES_MAX: Final = 1 << 20
 """Bytes of the latest batches that are kept for a child: a second of 8 Mbit/s, so that a short failure of a link costs
 no retransmission from the root."""
 
+FRAME_BYTES: Final = 256
+"""Bytes of a remembered batch besides its events: one that only asks for acks takes memory, too."""
+
 
 class GroupLink:
     """One child."""
@@ -25,10 +28,13 @@ class GroupLink:
         self._root = root
         self._epoch = epoch
         self._last = first - 1
-        self._memory: deque[GroupBatch] = deque()
+        self._memory: deque[tuple[GroupBatch, float]] = deque()
+        """The latest batches, each with the time when it was sent."""
         self._memory_bytes = 0
+        self._repaired = -1
+        """The last position after which batches were sent again."""
 
-    def send(self, batch: EventBatch | None, last: int, *, asks: bool) -> GroupBatch | None:
+    def send(self, batch: EventBatch | None, last: int, now: float, *, asks: bool) -> GroupBatch | None:
         """Return the part of a batch for this child, or None if there is nothing for it."""
         subtree = self.subtree
         events = () if batch is None else _for(subtree, batch.events)
@@ -39,18 +45,25 @@ class GroupLink:
             data = pack_batch(batch._replace(events=events, digests=_others(batch, events)), subtree.size)
         frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks)
         self._last = last
-        self._memory.append(frame)
-        self._memory_bytes += len(data)
+        self._memory.append((frame, now))
+        self._memory_bytes += FRAME_BYTES + len(data)
         while self._memory_bytes > MEMORY_BYTES_MAX:
-            self._memory_bytes -= len(self._memory.popleft().events)
+            self._memory_bytes -= FRAME_BYTES + len(self._memory.popleft()[0].events)
         return frame
 
-    def again(self, up_to: int) -> list[GroupBatch]:
-        """Return the batches after a position, or none if they are not remembered."""
-        found = [frame for frame in self._memory if frame.last > up_to]
-        if not found or found[0].previous != up_to:
+    def again(self, up_to: int, now: float) -> list[GroupBatch]:
+        """Return the batches after a position with the time since they were sent, or none if they are not remembered.
+
+        A position that is not after the last one returns none: a child asks once for what follows a position. Each
+        request costs a megabyte, so one that repeats itself must not be answered.
+        """
+        if up_to <= self._repaired:
             return []
-        return [replace(frame, waited_us=0) for frame in found]
+        found = [(frame, at) for frame, at in self._memory if frame.last > up_to]
+        if not found or found[0][0].previous != up_to:
+            return []
+        self._repaired = up_to
+        return [replace(frame, waited_us=max(0, round((now - at) * 1_000_000))) for frame, at in found]
 
 
 def _for(subtree: Subtree, events: Sequence[GroupEvent]) -> list[GroupEvent]:

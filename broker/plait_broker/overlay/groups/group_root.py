@@ -137,7 +137,7 @@ class GroupRoot:
             batch = self._signed(part) if part else None
             last = part[-1].position if part else self.last
             for child, link in self.links.items():
-                frame = link.send(batch, last, asks=asks and part is parts[-1])
+                frame = link.send(batch, last, now, asks=asks and part is parts[-1])
                 if frame is not None:
                     yield child, frame
 

@@ -197,7 +197,7 @@ class StreamGroups:
             self._message_auth.check_batch(branch.root, claim_of(branch.root, branch.epoch, read), read.signature)
         events = branch.advance(batch, read, now)
         for child, link in branch.links.items():
-            frame = link.send(read, batch.last, asks=batch.asks)
+            frame = link.send(read, batch.last, now, asks=batch.asks)
             if frame is not None:
                 self._send_batch(child, frame, now)
         if events and not branch.left:
@@ -212,7 +212,7 @@ class StreamGroups:
         else:
             holder = self._branch(repair.root, repair.epoch)
         link = None if holder is None else holder.links.get(child)
-        for frame in () if link is None else link.again(repair.up_to):
+        for frame in () if link is None else link.again(repair.up_to, now):
             self._send_batch(child, frame, now)
 
     # --- the member ---------------------------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from copies import copy, publish, run_of
 
 from plait_broker.adapter.link_writer import LinkWriter
 from plait_broker.clients.connection import BURST_BYTES_MAX, CONTROL_BYTES_MAX
-from plait_broker.overlay.outputs import CopyDropped, RelayFrame, SendFrame
+from plait_broker.overlay.outputs import CopyDropped, RelayFrame, SendBatch, SendFrame
 from plait_broker.overlay.transport import lane_queue
 from plait_broker.overlay.transport.lane_window import START_BYTES
 from plait_core.wire import Forward, Ping
 from plait_core.wire.frame_types.envelope_frames import envelop_message
+from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.frame_types.overlay_frames import StreamAck
 from plait_lab.simulation.overlay.broker_node import OverlayNode
 from plait_lab.simulation.overlay.network import Link
@@ -103,6 +104,34 @@ def test_copies_for_a_full_link_wait_in_order_and_their_wait_is_in_their_delay(l
     link.unblock(1.0)
     assert [(sent.sequence, sent.delay_us) for sent in link.sent()] == [(1, 1_000_070), (2, 500_000)]
     assert not link.connection.lane.queue
+
+
+def test_batches_of_a_group_wait_in_order_and_their_wait_is_added_to_that_before(
+    link: FullLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived: list[GroupBatch] = []
+    groups = link.world.broker(1).overlay.groups
+    monkeypatch.setattr(groups, "receive_batch", lambda parent, batch, link_us, now: arrived.append(batch))
+    batches = [GroupBatch(1, 5, last - 1, last, bytes(100), waited_us=70) for last in (5, 6, 7)]
+    link.writer.send_batch(SendBatch(link.number, batches[0], link.now), link.now)
+    link.world.run(0.1)
+    link.block()
+    for batch in batches[1:]:
+        link.writer.send_batch(SendBatch(link.number, batch, link.now), link.now)
+    assert len(link.connection.lane.queue) == 2
+    link.unblock(1.0)
+    assert link.sent() == []
+    link.world.run(0.1)
+    assert [(batch.last, batch.waited_us) for batch in arrived] == [(5, 70), (6, 1_000_070), (7, 1_000_070)]
+
+
+def test_batches_for_a_full_queue_are_dropped_and_counted(link: FullLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_queue, "QUEUE_BYTES_MAX", 1000)
+    link.block()
+    for last in range(5, 9):
+        link.writer.send_batch(SendBatch(link.number, GroupBatch(1, 5, last - 1, last, bytes(600)), 0.0), link.now)
+    assert len(link.connection.lane.queue) == 2
+    assert link.overlay.counts["lane_full"] == 2
 
 
 def test_a_later_copy_does_not_overtake_those_that_wait(link: FullLink) -> None:

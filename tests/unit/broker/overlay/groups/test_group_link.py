@@ -33,7 +33,7 @@ def events_in(frame: GroupBatch | None, size: int = WHOLE.size) -> list[tuple[in
 
 def test_a_child_gets_the_events_for_its_subtree_with_its_part_of_the_set() -> None:
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
-    frame = link.send(batch_of(0b00010, 0b10001, 0b11100, 0b01001), EPOCH + 3, asks=True)
+    frame = link.send(batch_of(0b00010, 0b10001, 0b11100, 0b01001), EPOCH + 3, 0.0, asks=True)
     assert frame is not None
     assert (frame.root, frame.epoch, frame.asks) == (ROOT, EPOCH, True)
     assert events_in(frame) == [(EPOCH, 0b001), (EPOCH + 2, 0b110), (EPOCH + 3, 0b100)]
@@ -41,20 +41,20 @@ def test_a_child_gets_the_events_for_its_subtree_with_its_part_of_the_set() -> N
 
 def test_a_child_gets_no_frame_without_events_and_questions() -> None:
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
-    assert link.send(batch_of(0b10001), EPOCH, asks=False) is None
-    assert link.send(None, EPOCH, asks=False) is None
-    asks = link.send(batch_of(0b10001, first=EPOCH + 1), EPOCH + 1, asks=True)
+    assert link.send(batch_of(0b10001), EPOCH, 0.0, asks=False) is None
+    assert link.send(None, EPOCH, 0.0, asks=False) is None
+    asks = link.send(batch_of(0b10001, first=EPOCH + 1), EPOCH + 1, 0.0, asks=True)
     assert asks == GroupBatch(ROOT, EPOCH, EPOCH - 1, EPOCH + 1, b"", True)
-    assert link.send(None, EPOCH + 1, asks=True) == GroupBatch(ROOT, EPOCH, EPOCH + 1, EPOCH + 1, b"", True)
+    assert link.send(None, EPOCH + 1, 0.0, asks=True) == GroupBatch(ROOT, EPOCH, EPOCH + 1, EPOCH + 1, b"", True)
 
 
 def test_each_batch_names_the_one_before_it() -> None:
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
     sent = [
-        link.send(batch_of(0b00010), EPOCH, asks=False),
-        link.send(batch_of(0b10000, first=EPOCH + 1), EPOCH + 1, asks=False),
-        link.send(batch_of(0b00010, 0b10000, first=EPOCH + 2), EPOCH + 3, asks=False),
-        link.send(None, EPOCH + 3, asks=True),
+        link.send(batch_of(0b00010), EPOCH, 0.0, asks=False),
+        link.send(batch_of(0b10000, first=EPOCH + 1), EPOCH + 1, 0.0, asks=False),
+        link.send(batch_of(0b00010, 0b10000, first=EPOCH + 2), EPOCH + 3, 0.0, asks=False),
+        link.send(None, EPOCH + 3, 0.0, asks=True),
     ]
     chain = [(frame.previous, frame.last) for frame in sent if frame is not None]
     assert chain == [(EPOCH - 1, EPOCH), (EPOCH, EPOCH + 3), (EPOCH + 3, EPOCH + 3)]
@@ -72,7 +72,7 @@ def test_every_broker_can_compute_what_the_root_signed(sets: list[int], signs: b
         assert not signs or claim_of(ROOT, EPOCH, read) == signed
         reached += 1
         for child in children_of(ids, sizes):
-            frame = GroupLink(child, ROOT, EPOCH, EPOCH).send(read, EPOCH + len(sets) - 1, asks=False)
+            frame = GroupLink(child, ROOT, EPOCH, EPOCH).send(read, EPOCH + len(sets) - 1, 0.0, asks=False)
             mine = [(EPOCH + at, (named >> child.broker) % (1 << child.size)) for at, named in enumerate(sets)]
             mine = [(position, named) for position, named in mine if named]
             assert (frame is None) == (not mine)
@@ -87,8 +87,8 @@ def test_every_broker_can_compute_what_the_root_signed(sets: list[int], signs: b
 
 def test_without_signatures_a_frame_has_no_digests() -> None:
     sets = [0b00010, *[0b10000] * 99]
-    plain = GroupLink(WHOLE, ROOT, EPOCH, EPOCH).send(batch_of(*sets, signature=b""), EPOCH + 99, asks=False)
-    signed = GroupLink(WHOLE, ROOT, EPOCH, EPOCH).send(batch_of(*sets), EPOCH + 99, asks=False)
+    plain = GroupLink(WHOLE, ROOT, EPOCH, EPOCH).send(batch_of(*sets, signature=b""), EPOCH + 99, 0.0, asks=False)
+    signed = GroupLink(WHOLE, ROOT, EPOCH, EPOCH).send(batch_of(*sets), EPOCH + 99, 0.0, asks=False)
     assert plain is not None
     assert signed is not None
     assert len(signed.events) - len(plain.events) == 64 + 99 * 16
@@ -98,29 +98,53 @@ def filled(count: int, payload: int = 1) -> tuple[GroupLink, list[GroupBatch]]:
     """Return a link that was sent so many batches, and these."""
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
     frames = [
-        link.send(batch_of(0b10, first=EPOCH + at, payload=payload), EPOCH + at, asks=False) for at in range(count)
+        link.send(batch_of(0b10, first=EPOCH + at, payload=payload), EPOCH + at, 0.0, asks=False) for at in range(count)
     ]
     return link, [frame for frame in frames if frame is not None]
 
 
 def test_batches_after_a_position_are_sent_again() -> None:
     link, frames = filled(5)
-    assert link.again(EPOCH + 1) == frames[2:]
-    assert link.again(EPOCH + 3) == frames[4:]
-    assert filled(5)[0].again(EPOCH - 1) == frames
+    assert link.again(EPOCH + 1, 0.0) == frames[2:]
+    assert link.again(EPOCH + 3, 0.0) == frames[4:]
+    assert filled(5)[0].again(EPOCH - 1, 0.0) == frames
 
 
 def test_nothing_is_sent_again_after_the_last_position_or_one_that_no_batch_ends_at() -> None:
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
-    link.send(batch_of(0b10, 0b10, 0b10), EPOCH + 2, asks=False)
+    link.send(batch_of(0b10, 0b10, 0b10), EPOCH + 2, 0.0, asks=False)
     for up_to in (0, EPOCH, EPOCH + 1, EPOCH + 2, EPOCH + 99):
-        assert link.again(up_to) == []
+        assert link.again(up_to, 0.0) == []
 
 
 def test_the_memory_is_bounded_and_the_oldest_batches_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_link, "MEMORY_BYTES_MAX", 10_000)
     link, frames = filled(100, payload=1000)
-    kept = [frame for at, frame in enumerate(frames) if filled(100, payload=1000)[0].again(EPOCH + at - 1)]
+    kept = [frame for at, frame in enumerate(frames) if filled(100, payload=1000)[0].again(EPOCH + at - 1, 0.0)]
     assert kept == frames[-len(kept) :]
     assert 5_000 < sum(len(frame.events) for frame in kept) <= 10_000
-    assert link.again(EPOCH - 1) == [], "a child that has missed more is served by its own stream"
+    assert link.again(EPOCH - 1, 0.0) == [], "a child that has missed more is served by its own stream"
+
+
+def test_batches_that_are_sent_again_state_how_long_they_have_waited() -> None:
+    link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
+    for at in range(2):
+        link.send(batch_of(0b10, first=EPOCH + at), EPOCH + at, 5.0 + at, asks=False)
+    assert [frame.waited_us for frame in link.again(EPOCH - 1, 7.5)] == [2_500_000, 1_500_000]
+
+
+def test_a_request_that_is_repeated_is_not_answered() -> None:
+    link, frames = filled(5)
+    assert link.again(EPOCH + 1, 0.0) == frames[2:]
+    assert link.again(EPOCH + 1, 0.0) == []
+    assert link.again(EPOCH, 0.0) == []
+    assert link.again(EPOCH + 2, 0.0) == frames[3:], "another hole"
+
+
+def test_batches_that_only_ask_take_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_link, "MEMORY_BYTES_MAX", 10 * group_link.FRAME_BYTES)
+    link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
+    for at in range(100):
+        link.send(None, EPOCH + at, 0.0, asks=True)
+    assert link.again(EPOCH + 88, 0.0) == []
+    assert len(link.again(EPOCH + 89, 0.0)) == 10

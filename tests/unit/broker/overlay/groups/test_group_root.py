@@ -337,4 +337,4 @@ def test_batches_are_what_links_send() -> None:
     add(root, 1)
     ((child, frame),) = root.batches(0.0)
     assert (child, frame) == (2, GroupBatch(1, EPOCH, EPOCH - 1, EPOCH, frame.events))
-    assert root.links[2].again(EPOCH - 1) == [frame]
+    assert root.links[2].again(EPOCH - 1, 0.0) == [frame]
