@@ -17,7 +17,7 @@ from plait_core.ids import Randomness
 from plait_core.limits import BROKERS_MAX, NEIGHBOURS_MAX
 from plait_core.wire import Close, ControlFrame, Forward, Frame, Handshake, Hello, Introduction, Welcome
 from plait_core.wire.frame_types.envelope_frames import LINK_STATE, Signed
-from plait_core.wire.frame_types.group_frames import GroupBatch
+from plait_core.wire.frame_types.group_frames import MEMBER_BYTES, GroupAck, GroupBatch, GroupOpen
 from plait_core.wire.frame_types.overlay_frames import ClockStamp, DatabaseSummary, StampEcho
 from plait_core.wire.frame_types.session_frames import Code
 
@@ -229,11 +229,11 @@ class BrokerConnections:
             self._receive_close(link, frame)
         elif not isinstance(frame, ControlFrame):
             raise FrameError(FrameFault.ORDER, f"{type(frame).__name__} is not for another broker to say")
+        elif not link.control_rate.take(now, _cost(frame, self._me)):
+            self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         elif isinstance(frame, GroupBatch):
             link.events_arrived(1)
             self._overlay.receive(link.neighbour, frame, now)
-        elif not link.control_rate.take(now, _cost(frame)):
-            self.expel(link, Code.FLOOD, "it sends more control frames than a broker can have for another", now)
         elif isinstance(frame, StampEcho):
             if not link.echoed(frame, now):
                 self._overlay.note_false_echo(link.neighbour, now)
@@ -335,9 +335,16 @@ class BrokerConnections:
         overlay.locate(f"[{host}]:{linking.port}" if host.version == 6 else f"{host}:{linking.port}", now)
 
 
-def _cost(frame: ControlFrame) -> float:
+def _cost(frame: ControlFrame, me: int) -> float:
     """Return the cost of a control frame for its link's rate limit. Lists cost more: they are cheap to send and
-    expensive to read. Filters do not: parsing them takes longer than the rate limit takes to refill."""
+    expensive to read. Filters do not: parsing them takes longer than the rate limit takes to refill. Events of stream
+    groups cost nothing, like other events. A question for acks does: brokers below answer it with control frames."""
+    if isinstance(frame, GroupBatch):
+        return 1 if frame.asks or not frame.events else 0
+    if isinstance(frame, GroupAck):  # its root computes a MAC for each member
+        return 1 + (int.from_bytes(frame.members).bit_count() / ITEMS_A_FRAME if frame.root == me else 0)
+    if isinstance(frame, GroupOpen):
+        return 1 + len(frame.members) / MEMBER_BYTES / ITEMS_A_FRAME
     if isinstance(frame, DatabaseSummary):
         return 1 + len(frame.origins) / ITEMS_A_FRAME
     if isinstance(frame, Signed) and frame.kind == LINK_STATE:
