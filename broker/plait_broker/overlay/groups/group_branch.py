@@ -16,8 +16,8 @@ from plait_core.wire import EventFrame, Forward
 from plait_core.wire.frame_types.group_frames import GroupBatch, GroupOpen
 from plait_core.wire.group_events import DELAY_US_MAX, EventBatch, GroupMember, unpack_batch
 
-from ..transport.reliable_stream import EARLY_MAX, ReceivedEvent
-from .group_acks import GroupAcks
+from ..transport.reliable_stream import EARLY_BYTES_MAX, EARLY_MAX, ReceivedEvent
+from .group_acks import POSITIONS_MAX, GroupAcks
 from .group_link import GroupLink
 from .group_tree import children_of
 
@@ -51,6 +51,7 @@ class GroupBranch:
         """Whether batches are missing, and the parent was asked for them."""
         self.held: list[ReceivedEvent] = []
         """Events that came before those which precede them."""
+        self._held_bytes = 0
         self.count = 0
         """Events for this broker."""
         self._open: deque[int] = deque()
@@ -93,30 +94,49 @@ class GroupBranch:
         self.last = batch.last
         found = []
         for position, delay_us, flags, members, block in () if read is None else read.events:
-            if members & 1:
+            if members & 1 and not self.left:
                 frame = Forward(0, delay_us, flags, self.path, (), block)
                 found.append(ReceivedEvent(self.root, GROUP | position, frame, flags, delay_us, self.path, now))
                 self._open.append(position)
         self.count += len(found)
-        if batch.asks:
-            self._questions.append((batch.last, self.count))
+        if batch.asks and not self.left:
+            self._ask(batch.last)
         return found
+
+    def _ask(self, up_to: int) -> None:
+        """Note a question. While too many wait, the oldest is dropped: an ack of a later one is one of it, too."""
+        questions = self._questions
+        if questions and questions[-1][0] == up_to:
+            return
+        questions.append((up_to, self.count))
+        if len(questions) > POSITIONS_MAX:
+            questions.popleft()
 
     def hold(self, events: Sequence[ReceivedEvent]) -> None:
         """Keep events until those before them have come. Too many are dropped: the root sends them again."""
         self.held += events
-        if len(self.held) > EARLY_MAX:
+        self._held_bytes += sum(len(event.frame.block) for event in events)
+        if len(self.held) > EARLY_MAX or self._held_bytes > EARLY_BYTES_MAX:
             self.leave()
+
+    def release(self) -> list[ReceivedEvent]:
+        """Remove and return the events that have waited."""
+        held, self.held, self._held_bytes = self.held, [], 0
+        return held
 
     def leave(self) -> None:
         """Take no events of this group any more: the root serves this broker by its own stream."""
         self.left = True
-        self.held.clear()
+        dropped = {event.position ^ GROUP for event in self.release()}
+        if dropped:
+            self._open = deque(position for position in self._open if position not in dropped)
         self._questions.clear()
 
     def acknowledge(self, position: int) -> None:
-        """Note that this broker has charge of an event."""
+        """Note that this broker has charge of an event. It may be of another group."""
         waiting = self._open
+        if not self.epoch <= position <= self.last:
+            return
         if waiting and waiting[0] == position:
             waiting.popleft()
             while waiting and waiting[0] in self._taken:
@@ -126,7 +146,8 @@ class GroupBranch:
 
     def is_open(self, position: int) -> bool:
         """Return whether an event is not acknowledged yet."""
-        return bool(self._open) and self._open[0] <= position and position not in self._taken
+        first = self._open[0] if self._open else self.last + 1
+        return first <= position <= self.last and position not in self._taken
 
     def answers(self) -> list[tuple[int, int]]:
         """Remove and return the positions that this broker can ack now, with the number of its events up to there."""

@@ -463,7 +463,7 @@ class StreamGroups:
         """Deliver events that have waited for those before them."""
         if not branch.held or not self._precedes(branch):
             return
-        held, branch.held = branch.held, []
+        held = branch.release()
         self._outputs += held
         known = self._known[branch.root]
         for event in held:

@@ -6,6 +6,7 @@ import pytest
 from copies import publish
 
 from plait_broker.overlay.groups import group_branch
+from plait_broker.overlay.groups.group_acks import POSITIONS_MAX
 from plait_broker.overlay.groups.group_branch import GROUP, GroupBranch
 from plait_core.errors import FrameError, FrameFault
 from plait_core.wire.frame_types.group_frames import GroupBatch, GroupOpen
@@ -168,3 +169,59 @@ def test_too_many_held_events_make_a_broker_leave(monkeypatch: pytest.MonkeyPatc
     assert (len(branch.held), branch.left) == (3, False)
     receive(branch, batch(0b01, first=EPOCH + 3), held=True)
     assert (len(branch.held), branch.left) == (0, True)
+
+
+def test_held_events_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(publish(EPOCH).block)
+    monkeypatch.setattr(group_branch, "EARLY_BYTES_MAX", 3 * size)
+    branch = branch_of()
+    receive(branch, batch(0b01, 0b01, 0b01), held=True)
+    assert len(branch.release()) == 3
+    receive(branch, batch(0b01, 0b01, 0b01, first=EPOCH + 3), held=True)
+    assert not branch.left, "those that were released do not count"
+    receive(branch, batch(0b01, first=EPOCH + 6), held=True)
+    assert (len(branch.held), branch.left) == (0, True)
+
+
+def test_questions_that_wait_are_bounded_and_the_latest_stay() -> None:
+    branch = branch_of()
+    receive(branch, batch(0b01, 0b01))
+    for _ in range(1000):
+        receive(branch, batch(first=EPOCH + 2, asks=True))
+    for at in range(1, 1000):
+        assert receive(branch, GroupBatch(ROOT, EPOCH, EPOCH + at, EPOCH + at + 1, b"", True)) == []
+    branch.acknowledge(EPOCH)
+    branch.acknowledge(EPOCH + 1)
+    answers = branch.answers()
+    assert len(answers) == POSITIONS_MAX
+    assert answers[-1] == (EPOCH + 1000, 2)
+
+
+def test_a_broker_that_has_left_remembers_no_further_events() -> None:
+    """Let a root go on to send events: a relay forwards them, and keeps none."""
+    branch = branch_of()
+    receive(branch, batch(0b01))
+    branch.leave()
+    assert branch.is_open(EPOCH), "it was delivered"
+    assert receive(branch, batch(0b11, first=EPOCH + 1, asks=True)) == []
+    assert list(branch._open) == [EPOCH]
+    branch.acknowledge(EPOCH)
+    assert not branch.is_open(EPOCH)
+    assert branch.answers() == []
+
+
+def test_dropped_events_are_not_open() -> None:
+    branch = branch_of()
+    receive(branch, batch(0b01, 0b01), held=True)
+    branch.leave()
+    assert [branch.is_open(EPOCH + at) for at in range(2)] == [False, False]
+
+
+def test_events_of_another_group_change_nothing() -> None:
+    branch = branch_of()
+    receive(branch, batch(0b01))
+    for position in (EPOCH - 5, EPOCH + 1000):
+        branch.acknowledge(position)
+        assert not branch.is_open(position)
+    assert not branch._taken
+    assert branch.is_open(EPOCH)
