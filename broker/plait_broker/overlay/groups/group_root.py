@@ -157,7 +157,9 @@ class GroupRoot:
             expected ^= self._message_auth.prove_claim(member, member, ack.up_to, ACK_CLAIM, claimed)
         if expected != ack.proof:
             raise Forged("acks of a stream group that its members did not make")
-        question.members &= ~members
+        for up_to, asked in self._questions.items():
+            if up_to <= ack.up_to:
+                asked.members &= ~members
         news = []
         for index in indexes:
             before = self._acked[index]

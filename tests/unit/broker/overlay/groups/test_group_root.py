@@ -272,6 +272,24 @@ def test_events_are_kept_until_the_slowest_member_has_acked() -> None:
     assert (positions(root.kept), root.kept_bytes, root.due_at) == ([], 0, inf)
 
 
+def test_an_ack_answers_the_questions_before_it() -> None:
+    """Lose the ack of the first question: the member is not late if it has acked the second."""
+    root = root_of()
+    add(root, 1, 4)
+    ask(root, 1.0)
+    add(root, 1, 4)
+    second = ask(root, 2.0)
+    root.receive_ack(2, ack_of(root, second, {1: 2, 2: 0, 3: 0}))
+    assert list(bits_of(root.late(inf))) == [4]
+    first_of_others = root_of()
+    add(first_of_others, 1)
+    up_to = ask(first_of_others, 1.0)
+    add(first_of_others, 1)
+    ask(first_of_others, 2.0)
+    first_of_others.receive_ack(2, ack_of(first_of_others, up_to, {1: 1}))
+    assert 1 in bits_of(first_of_others.late(inf)), "an ack answers no later question"
+
+
 def test_a_member_that_does_not_answer_is_late() -> None:
     root = root_of()
     add(root, 1, 2, 3, 4)
