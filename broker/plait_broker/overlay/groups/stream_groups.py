@@ -329,7 +329,9 @@ class StreamGroups:
         or since some have been outside for long."""
         if self.before is not None or now < self._opened_at + OPEN_S:
             return False
-        return len(others) > self._destinations_max or (bool(others) and now >= self._outside_since + JOIN_S)
+        if len(others) > self._destinations_max:
+            return True
+        return now >= self._outside_since + JOIN_S and any(self._map.reaches(self.me, home) for home in others)
 
     def _open(self, now: float) -> None:
         """Open a group with all brokers that can be reached."""

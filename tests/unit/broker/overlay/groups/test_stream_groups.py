@@ -57,6 +57,26 @@ def test_an_event_with_few_destinations_opens_no_group() -> None:
     assert net[4].sequences == [2, 3]
 
 
+def test_a_broker_outside_the_group_joins_the_next_one_when_it_can_be_reached() -> None:
+    net = opened(CHAIN)
+    root, first = net[1], net[1].groups.root
+    root.groups.leave(net.ids[2], net.now)
+    link_state = next(known for known in net.map.link_states if known.origin == net.ids[2])
+    net.map.remove(net.ids[2])
+    assert net.publish(2, 2, 3) == [3]
+    net.carry()
+    net.acknowledge()
+    net.advance(JOIN_S + OPEN_S)
+    assert net.publish(3, 2, 3) == [3]
+    assert root.groups.root is first, "another group would not reach it either"
+    net.carry()
+    net.acknowledge()
+    net.advance(ACK_S)
+    net.map.put(link_state)
+    assert net.publish(4, 2, 3) == []
+    assert root.groups.root is not first
+
+
 def test_a_destination_outside_the_map_is_left_to_the_caller() -> None:
     net = opened(CHAIN)
     others, _ = net[1].groups.publish([99, net.ids[1]], unacked(50), net.now)
