@@ -98,7 +98,7 @@ class GroupBroker:
         """Handle a frame of a neighbour, as `MessageHandler` does."""
         match frame:
             case GroupOpen():
-                self.groups.receive_open(sender, frame)
+                self.groups.receive_open(sender, frame, now)
             case GroupBatch():
                 self.groups.receive_batch(sender, frame, 0, now)
             case GroupAck():

@@ -73,7 +73,7 @@ class MessageHandler:
             case GroupAck():
                 groups.receive_ack(neighbour.id, frame, now)
             case GroupOpen():
-                groups.receive_open(neighbour.id, frame)
+                groups.receive_open(neighbour.id, frame, now)
             case GroupRepair():
                 groups.receive_repair(neighbour.id, frame, now)
 

@@ -28,7 +28,8 @@ GROUP: Final = 1 << 63
 class GroupBranch:
     """One broker's place in one group."""
 
-    def __init__(self, open: GroupOpen, parent: int, members: Sequence[GroupMember]) -> None:
+    def __init__(self, open: GroupOpen, parent: int, members: Sequence[GroupMember], now: float) -> None:
+        self.opened_at = now
         self.root = open.root
         self.epoch = open.epoch
         self.parent = parent

@@ -154,7 +154,7 @@ class StreamGroups:
 
     # --- from the parent ----------------------------------------------------------------------------------------------
 
-    def receive_open(self, parent: int, open: GroupOpen) -> None:
+    def receive_open(self, parent: int, open: GroupOpen, now: float) -> None:
         """Take this broker's place in a group, and pass the children their parts. Raise Forged if the root has not
         given it."""
         if not self._is_path(open, parent):
@@ -169,10 +169,10 @@ class StreamGroups:
         if me.id != self.me or me.proof != expected:
             raise Forged("a place in a stream group that its root has not given")
         known = self.branches.get(open.root, [])
-        if known and known[-1].epoch >= open.epoch:
-            return
+        if known and (known[-1].epoch >= open.epoch or now < known[-1].opened_at + OPEN_S / 2):
+            return  # it is old, or its root opens more groups than the children should get from here
         self.branches[open.root] = known
-        branch = GroupBranch(open, parent, members)
+        branch = GroupBranch(open, parent, members, now)
         known.append(branch)
         del known[:-GROUPS_MAX]
         self._known.setdefault(open.root, {})

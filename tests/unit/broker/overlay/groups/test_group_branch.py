@@ -20,7 +20,7 @@ MEMBERS = [GroupMember(ME, 0, 0, 2, 0), GroupMember(CHILD, 0, 0, 1, 0)]
 def branch_of(*, after: int = 0, follows: int = 0) -> GroupBranch:
     """Return the place of a broker with one child."""
     open = GroupOpen(ROOT, EPOCH, (ROOT, PARENT), b"", 900, 950)
-    return GroupBranch(open, PARENT, [GroupMember(ME, after, 0, 2, follows), MEMBERS[1]])
+    return GroupBranch(open, PARENT, [GroupMember(ME, after, 0, 2, follows), MEMBERS[1]], 0.0)
 
 
 def batch(

@@ -8,7 +8,7 @@ from one_overlay import OneOverlay
 from plait_broker.overlay.groups.group_acks import TOGETHER_S
 from plait_broker.overlay.groups.group_branch import GROUP
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, ack_claim
-from plait_broker.overlay.groups.stream_groups import PLACE_CLAIM, _place
+from plait_broker.overlay.groups.stream_groups import OPEN_S, PLACE_CLAIM, _place
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.reliable_stream import ACK_S, ReceivedEvent
 from plait_core.wire import Forward
@@ -45,7 +45,11 @@ class Member:
     def __init__(self, *opens: GroupOpen) -> None:
         self.one = OneOverlay(ME)
         self.one.link_up(ROOT)
-        self.one.receive(ROOT, envelop_message(StreamSkip(ME, ROOT, OWN - 1)), *opens)
+        for at, open in enumerate(opens):
+            self.one.now = OPEN_S * (at - len(opens))
+            self.one.receive(ROOT, open)
+        self.one.now = 0.0
+        self.one.receive(ROOT, envelop_message(StreamSkip(ME, ROOT, OWN - 1)))
         self.one.clear()
 
     def receive(self, *frames: GroupOpen | GroupBatch) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from group_net import GroupNet, acquainted, identities
 
+from plait_broker.overlay.groups.stream_groups import OPEN_S
 from plait_broker.overlay.security.identity import Forged
 from plait_core.errors import FrameError
 from plait_core.limits import FRAME_BYTES_MAX, PATH_MAX
@@ -88,3 +90,21 @@ def test_a_root_whose_keys_are_not_known_gives_no_place() -> None:
     open = GroupOpen(4711, 5, (4711, keys[0].id), pack_members([member]))
     net[2].receive(keys[0].id, open, net.now)
     assert net[2].groups.branches == {}
+
+
+def test_a_root_that_opens_one_group_after_the_other_is_slowed_down() -> None:
+    """Each group costs the children of a relay as much as the relay. They must not take it for the one that floods."""
+    net = GroupNet({(1, 2): 10, (2, 3): 10})
+    net.publish(1, 2, 3)
+    net.carry()
+    first = net.frames(GroupOpen)
+    for _ in range(3):
+        net[1].groups.leave(2, net.now)
+        net[1].groups.leave(3, net.now)
+        net[1].groups._opened_at, net[1].groups.before = -inf, None
+        net.now += OPEN_S / 10
+        net.publish(2, 2, 3)
+        net.carry()
+    assert net[1].counts["groups_opened"] == 4
+    assert [frame for frame in net.frames(GroupOpen) if len(frame.path) == 2] == first[1:]
+    assert [len(net[broker].groups.branches[1]) for broker in (2, 3)] == [1, 1]
