@@ -11,7 +11,7 @@ from copies import publish
 
 from plait_broker.overlay.groups.group_tree import GroupTree
 from plait_broker.overlay.groups.stream_groups import StreamGroups
-from plait_broker.overlay.outputs import Output, SendBatch, SendFrame
+from plait_broker.overlay.outputs import Output, RelayFrame, SendBatch, SendFrame
 from plait_broker.overlay.security.identity import Identity
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.topology.link_state import LinkStateDatabase
@@ -82,7 +82,7 @@ class GroupBroker:
         frames: list[Carried] = []
         for output in self.outputs:
             match output:
-                case SendFrame(link, frame):
+                case SendFrame(link, frame) | RelayFrame(link, frame):
                     assert isinstance(frame, GroupOpen | GroupAck | GroupRepair)
                     frames.append((self.id, link, frame))
                 case SendBatch(link, batch):

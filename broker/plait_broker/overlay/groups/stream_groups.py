@@ -441,7 +441,7 @@ class StreamGroups:
         path = (*open.path, self.me)
         self._send(child, GroupOpen(open.root, open.epoch, path, part, open.after_epoch, open.after_position))
 
-    def _send(self, to: int, frame: GroupOpen | GroupAck | GroupRepair) -> None:
+    def _send(self, to: int, frame: GroupOpen | GroupRepair) -> None:
         if to in self._neighbours:
             self._sender.send(to, frame)
 
@@ -457,6 +457,8 @@ class StreamGroups:
         if branch is None or link is None:
             return
         members = set_of_bytes(ack.members, link.subtree.size)
+        if not members:
+            return
         if not branch.acks.add(ack.up_to, members << link.subtree.start, ack.proof, now):
             self._counts["group_acks_twice"] += 1
         self._changed = True
@@ -490,8 +492,9 @@ class StreamGroups:
             proof = self._message_auth.prove_claim(branch.root, self.me, up_to, ACK_CLAIM, claimed)
             branch.acks.add(up_to, 1, proof, now)
         for up_to, members, proof in branch.acks.due(now):
-            named = bytes_of_set(members, branch.size)
-            self._send(branch.parent, GroupAck(branch.root, branch.epoch, up_to, named, proof))
+            ack = GroupAck(branch.root, branch.epoch, up_to, bytes_of_set(members, branch.size), proof)
+            if branch.parent in self._neighbours:
+                self._sender.relay(branch.parent, ack, now)  # within a rate: brokers below may send any number
 
     def _is_open(self, root: int, number: int) -> bool:
         return any(branch.is_open(number ^ GROUP) for branch in self.branches.get(root, ()))

@@ -8,14 +8,16 @@ from math import inf
 import pytest
 from group_net import GroupNet, acquainted, identities
 
+from plait_broker.overlay.groups import group_acks
 from plait_broker.overlay.groups.stream_groups import OPEN_S
 from plait_broker.overlay.security.identity import Forged
 from plait_core.errors import FrameError
 from plait_core.limits import FRAME_BYTES_MAX, PATH_MAX
+from plait_core.rate_limit import TokenBucket
 from plait_core.wire import encode_frame
 from plait_core.wire.frame_header import PREFIX_BYTES
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS, decode_control
-from plait_core.wire.frame_types.group_frames import BATCH_BYTES_MAX, EPOCH_MAX, GroupBatch, GroupOpen
+from plait_core.wire.frame_types.group_frames import BATCH_BYTES_MAX, EPOCH_MAX, GroupAck, GroupBatch, GroupOpen
 from plait_core.wire.group_events import GroupMember, pack_members
 
 MOST = (1 << 64) - 1
@@ -108,3 +110,26 @@ def test_a_root_that_opens_one_group_after_the_other_is_slowed_down() -> None:
     assert net[1].counts["groups_opened"] == 4
     assert [frame for frame in net.frames(GroupOpen) if len(frame.path) == 2] == first[1:]
     assert [len(net[broker].groups.branches[1]) for broker in (2, 3)] == [1, 1]
+
+
+def test_a_relay_passes_acks_up_within_the_rate_that_its_parent_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = GroupNet({(1, 2): 10, (2, 3): 10, (2, 4): 10})
+    net.publish(1, 2, 3, 4)
+    net.carry()
+    net[2].neighbours[1].passed = TokenBucket(0.001, 20.0, net.now)
+    branch = net[2].groups.branches[1][-1]
+    monkeypatch.setattr(group_acks, "POSITIONS_MAX", 1000)
+    for position in range(100):
+        net[2].receive(3, GroupAck(1, branch.epoch, branch.epoch + position, b"\1", position), net.now)
+    net[2].groups.tick(net.now + group_acks.TOGETHER_S)
+    assert len([frame for _, to, frame in net[2].take() if to == 1]) == 20
+    assert net[2].counts["relays_refused"] == 80
+
+
+def test_an_ack_of_no_member_is_not_passed_on() -> None:
+    net = GroupNet({(1, 2): 10, (2, 3): 10})
+    net.publish(1, 2, 3)
+    net.carry()
+    branch = net[2].groups.branches[1][-1]
+    net[2].receive(3, GroupAck(1, branch.epoch, 1, b"", 7), net.now)
+    assert branch.acks.due(inf) == []
