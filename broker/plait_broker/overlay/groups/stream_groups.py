@@ -30,6 +30,7 @@ from ..topology.link_state import LinkStateDatabase
 from ..transport.neighbour_sender import NeighbourSender
 from ..transport.own_streams import OwnStreams
 from ..transport.reliable_stream import ReceivedEvent, Unacked
+from .group_acks import TOGETHER_S
 from .group_branch import GROUP, GroupBranch
 from .group_root import ACK_CLAIM, GroupRoot, Kept, ack_claim, bits_of
 from .group_tree import DEPTH_MAX, Subtree, shortest_path_tree
@@ -250,11 +251,13 @@ class StreamGroups:
         self._changed = True
         return self._aliases.pop((root, number), None) if self._aliases else None
 
-    def gone(self, broker: int) -> None:
-        """Forget a broker, which has left the group."""
-        self.branches.pop(broker, None)
+    def gone(self, broker: int) -> list[ReceivedEvent]:
+        """Forget a broker, which has left the group. Return its events that have waited for others: nothing sends them
+        again."""
+        held = [event for branch in self.branches.pop(broker, ()) for event in branch.release()]
         self._known.pop(broker, None)
         self._aliases = {key: at for key, at in self._aliases.items() if key[0] != broker}
+        return held
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -292,6 +295,12 @@ class StreamGroups:
         for branches in self.branches.values():
             for branch in branches:
                 self._answer(branch, now)
+
+    def ack_all(self, now: float) -> None:
+        """Send all acks that wait for those of others: this broker stops."""
+        for branches in self.branches.values():
+            for branch in branches:
+                self._answer(branch, now, now + TOGETHER_S)
 
     @property
     def due_at(self) -> float:
@@ -485,13 +494,13 @@ class StreamGroups:
             branch.follows = None
         return not branch.after or self.streams.has_reached(branch.root, branch.after)
 
-    def _answer(self, branch: GroupBranch, now: float) -> None:
-        """Ack what was asked for, and send the acks that are complete or have waited."""
+    def _answer(self, branch: GroupBranch, now: float, due_by: float | None = None) -> None:
+        """Ack what was asked for, and send the acks that are complete or have waited, or will have by a time."""
         for up_to, count in () if branch.left else branch.answers():
             claimed = ack_claim(branch.epoch, count)
             proof = self._message_auth.prove_claim(branch.root, self.me, up_to, ACK_CLAIM, claimed)
             branch.acks.add(up_to, 1, proof, now)
-        for up_to, members, proof in branch.acks.due(now):
+        for up_to, members, proof in branch.acks.due(now if due_by is None else due_by):
             ack = GroupAck(branch.root, branch.epoch, up_to, bytes_of_set(members, branch.size), proof)
             if branch.parent in self._neighbours:
                 self._sender.relay(branch.parent, ack, now)  # within a rate: brokers below may send any number

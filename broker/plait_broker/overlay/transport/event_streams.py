@@ -216,7 +216,7 @@ class EventStreams:
     def gone(self, broker: int, now: float) -> None:
         """Forget a broker: give up its unacked events, and deliver its events that are ahead of a hole."""
         self._leave_group(broker, now)
-        self.groups.gone(broker)
+        held = self.groups.gone(broker)
         outgoing = self.outgoing.pop(broker, None)
         if outgoing is not None:
             for position in list(outgoing.kept):
@@ -232,6 +232,7 @@ class EventStreams:
         self.reporting.pop(broker, None)
         if incoming is not None:
             self._outputs += incoming.rest()
+        self._outputs += held
 
     def thin(self, broker: int, keep: Callable[[EventFrame], bool], now: float) -> None:
         """Give up a broker's unacked events, except those for which `keep` returns true."""
@@ -307,6 +308,7 @@ class EventStreams:
             incoming.ack_soon(now, now)
         self._ack_at = now
         self.settle(now)
+        self.groups.ack_all(now)
 
     def expire(self, now: float) -> None:
         """Give up expired events for destinations that cannot be reached."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from copies import publish
 from one_overlay import OneOverlay
 
@@ -15,7 +17,7 @@ from plait_core.wire import Forward
 from plait_core.wire.frame_types.envelope_frames import envelop_message
 from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch, GroupOpen
 from plait_core.wire.frame_types.overlay_frames import StreamAck, StreamSkip
-from plait_core.wire.group_events import EventBatch, GroupEvent, GroupMember, pack_batch, pack_members
+from plait_core.wire.group_events import EventBatch, GroupEvent, GroupMember, pack_batch, pack_members, unpack_members
 
 ME, ROOT = 1, 2
 EPOCH = 1000
@@ -193,3 +195,28 @@ def test_events_of_the_root_itself_take_the_own_stream_beside_the_group() -> Non
     member.receive(batch(1))
     assert not member.has_left
     assert [event.frame.publisher == ROOT for event in member.one.of(ReceivedEvent)] == [True, False]
+
+
+def test_events_that_wait_are_delivered_when_their_root_has_gone() -> None:
+    member = Member(open_of(after=OWN + 1))
+    member.own(9, OWN + 2)
+    member.receive(batch(3, 4))
+    assert member.sequences == []
+    member.one.overlay.event_streams.gone(ROOT, member.one.now)
+    member.one.tick(member.one.now)
+    assert member.sequences == [9, 3, 4]
+    member.acknowledge()
+    assert not member.one.overlay.groups.busy
+
+
+def test_a_broker_that_stops_sends_the_acks_that_wait() -> None:
+    child = GroupMember(3, 0, 0, 1, 0)
+    proved = unpack_members(open_of().members)[0]
+    member = Member(replace(open_of(), members=pack_members([proved._replace(size=2), child])))
+    events = EventBatch(EPOCH, 1, b"", [GroupEvent(EPOCH, 0, 0, 1, publish(1).block)], {})
+    member.receive(replace(batch(1, asks=True), events=pack_batch(events, 2)))
+    member.acknowledge()
+    member.one.take()
+    assert not any(isinstance(frame, GroupAck) for _, frame in member.one.sent), "it waits for that of the child"
+    member.one.overlay.stop(member.one.now)
+    assert [frame for _, frame in member.one.sent if isinstance(frame, GroupAck)] == [ack(EPOCH, 1)]
