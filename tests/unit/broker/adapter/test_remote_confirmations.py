@@ -11,10 +11,15 @@ from plait_broker.clients.confirmations import LOG, Outcome
 from plait_broker.drop_reasons import DropReason
 from plait_broker.outputs import Persist
 from plait_broker.overlay import ReceivedEvent
+from plait_broker.overlay.groups.group_branch import GROUP
+from plait_broker.overlay.groups.group_root import ACK_CLAIM, GroupRoot, ack_claim
+from plait_broker.overlay.groups.group_tree import GroupTree
 from plait_broker.overlay.outputs import Acked, Lost
+from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.reliable_stream import WINDOW_START_BYTES
 from plait_core import Event
 from plait_core.wire import Confirm, Publish, encode_block
+from plait_core.wire.frame_types.group_frames import GroupAck
 from plait_core.wire.frame_types.overlay_frames import CONFIRM, DeliveryOutcome, StreamAck
 
 HOME, PUBLISHER, ROOT = 77, 3, 88
@@ -98,6 +103,32 @@ def test_an_event_that_waits_is_not_in_the_charge_of_its_destination(broker: Bro
     broker.overlay.event_streams.receive_ack(StreamAck(broker.id, HOME, position), 1.0)
     assert remote.silent_broker(party).in_charge
     assert not stream.unsettled
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["alone", "beside its own stream"])
+def test_a_member_of_a_group_is_in_charge_once_it_has_acked(broker: Broker, streams: bool) -> None:
+    if streams:
+        broker.overlay.publish(EVENT, [HOME], 0, 0, 0.0)
+    me, overlay, remote = broker.id, broker.overlay, broker._remote_confirmations
+    root = overlay.groups.root = GroupRoot(me, GroupTree((me, HOME), (2, 1), (me, me)), 5, MessageAuth(me, None))
+    party = (-HOME, send(broker, Confirm.SUBSCRIBERS)[HOME])
+    assert party == (-HOME, GROUP | 5)
+    assert not remote.silent_broker(party).in_charge
+    up_to, claim = next(frame.last for _, frame in root.batches(0.0)), ack_claim(5, 1)
+    proof = MessageAuth(HOME, None).prove_claim(me, HOME, up_to, ACK_CLAIM, claim)
+    overlay.groups.receive_ack(HOME, GroupAck(me, 5, up_to, b"\1", proof), 0.1)
+    assert remote.silent_broker(party).in_charge
+
+
+def test_a_member_that_has_left_a_group_is_in_charge_once_it_has_acked_by_its_own_stream(broker: Broker) -> None:
+    me, overlay, remote = broker.id, broker.overlay, broker._remote_confirmations
+    overlay.groups.root = GroupRoot(me, GroupTree((me, HOME), (2, 1), (me, me)), 5, MessageAuth(me, None))
+    party = (-HOME, send(broker, Confirm.SUBSCRIBERS)[HOME])
+    overlay.groups.leave(HOME, 0.0)
+    overlay.event_streams.send_moved(0.0)
+    assert not remote.silent_broker(party).in_charge
+    ack(broker, HOME, next(iter(overlay.event_streams.outgoing[HOME].kept)))
+    assert remote.silent_broker(party).in_charge
 
 
 def test_what_is_awaited_no_more_leaves_nothing(broker: Broker) -> None:
