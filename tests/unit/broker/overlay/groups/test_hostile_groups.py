@@ -1,4 +1,4 @@
-"""What a malicious neighbour, relay or root may send: the broker refuses it, keeps little, and forwards what fits."""
+"""Hostile neighbours, relays and roots: a broker refuses what is malformed, keeps little, and forwards what fits."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CHAIN = {(1, 2): 10, (2, 3): 10}
 
 
 def opened(links: dict[tuple[int, int], int]) -> GroupNet:
-    """Return brokers of which the first is the root of a group, without events on their way."""
+    """Return brokers without events on their way. The first one is the root of a group."""
     net = GroupNet(links)
     assert net.publish(1, *range(2, len(net.ids) + 1)) == []
     net.carry()
