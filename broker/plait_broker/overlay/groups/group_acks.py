@@ -1,6 +1,6 @@
 """The acks of a part of a stream group's tree, on their way up: those of several members become one.
 
-A member's ack is a MAC for the root, over the position and the number of its events up to there. MACs are added without
+A member's ack is a MAC for the root, over the position and the record of its events up to there. MACs are added without
 carries (XOR), so a frame for a thousand members is as long as one for a few. The root knows what they must add up to.
 """
 

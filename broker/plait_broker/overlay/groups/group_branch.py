@@ -19,7 +19,11 @@ from plait_core.wire.group_events import DELAY_US_MAX, EventBatch, GroupMember, 
 from ..transport.reliable_stream import EARLY_BYTES_MAX, EARLY_MAX, ReceivedEvent
 from .group_acks import POSITIONS_MAX, GroupAcks
 from .group_link import GroupLink
+from .group_record import MemberRecord
 from .group_tree import children_of
+
+JUMP_MAX: Final = 1 << 20
+"""Positions between two batches for one broker. Each question is for all, so there are far fewer."""
 
 GROUP: Final = 1 << 63
 """Set in the positions of a group's events, so that they differ from those of a stream."""
@@ -53,19 +57,18 @@ class GroupBranch:
         self.held: list[ReceivedEvent] = []
         """Events that came before those which precede them."""
         self._held_bytes = 0
-        self.count = 0
-        """Events for this broker."""
+        self._record = MemberRecord(open.epoch)
         self._open: deque[int] = deque()
         """Positions that this broker has not acknowledged yet, ascending."""
         self._taken: set[int] = set()
-        self._questions: deque[tuple[int, int]] = deque()
-        """Positions that are to be acked, with the number of this broker's events up to there."""
+        self._questions: deque[tuple[int, bytes]] = deque()
+        """Positions that are to be acked, with the record of this broker's events up to there."""
 
     def takes(self, batch: GroupBatch) -> bool:
         """Return whether a batch is the next one. `repairing` is set if batches before it are missing."""
         if batch.last < self.last or (batch.last == self.last and not batch.asks):
             return False
-        if batch.previous != self.last:
+        if batch.previous != self.last or batch.last - self.last > JUMP_MAX:
             return False
         self.repairing = False
         return True
@@ -99,7 +102,7 @@ class GroupBranch:
                 frame = Forward(0, delay_us, flags, self.path, (), block)
                 found.append(ReceivedEvent(self.root, GROUP | position, frame, flags, delay_us, self.path, now))
                 self._open.append(position)
-        self.count += len(found)
+                self._record.add(position)
         if batch.asks and not self.left:
             self._ask(batch.last)
         return found
@@ -109,7 +112,7 @@ class GroupBranch:
         questions = self._questions
         if questions and questions[-1][0] == up_to:
             return
-        questions.append((up_to, self.count))
+        questions.append((up_to, self._record.up_to(up_to)))
         if len(questions) > POSITIONS_MAX:
             questions.popleft()
 
@@ -150,8 +153,8 @@ class GroupBranch:
         first = self._open[0] if self._open else self.last + 1
         return first <= position <= self.last and position not in self._taken
 
-    def answers(self) -> list[tuple[int, int]]:
-        """Remove and return the positions that this broker can ack now, with the number of its events up to there."""
+    def answers(self) -> list[tuple[int, bytes]]:
+        """Remove and return the positions that this broker can ack now, with the record of its events up to there."""
         found = []
         while self._questions and (not self._open or self._open[0] > self._questions[0][0]):
             found.append(self._questions.popleft())

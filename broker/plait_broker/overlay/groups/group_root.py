@@ -1,9 +1,8 @@
 """The root's end of a stream group: numbering, batches, and what each member has acked.
 
 All events for members have one numbering. Each names its destinations by a bit set of the tree. In one turn they form a
-batch with one signature. A few times a second, a batch asks all members for an ack of everything up to it. An ack says
-how many events the member got, and the root knows how many those were: it counts them in a number for each bit of the
-count (`_planes`), so that an event costs two steps for all members.
+batch with one signature. A few times a second, a batch asks all members for acks of everything up to it. An ack proves
+which events the member got (`group_record.py`), and the root knows which those should be.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
 from ..transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked
 from .group_link import GroupLink
+from .group_record import RootRecords
 from .group_tree import GroupTree
 
 ASKED_S: Final = 0.02
@@ -43,12 +43,12 @@ EVENT_BYTES: Final = 16
 ACK_CLAIM: Final = 0xFF
 """The kind of the MAC of a member's ack. No event has these flags."""
 
-_ACK: Final = Struct(">QQ")
+_EPOCH: Final = Struct(">Q")
 
 
-def ack_claim(epoch: int, count: int) -> bytes:
-    """Return what a member's MAC covers besides the position: the epoch, and the number of its events up to there."""
-    return _ACK.pack(epoch, count)
+def ack_claim(epoch: int, record: bytes) -> bytes:
+    """Return what a member's MAC covers besides the position: the epoch, and the record of its events up to there."""
+    return _EPOCH.pack(epoch) + record
 
 
 class Kept(NamedTuple):
@@ -63,8 +63,8 @@ class Kept(NamedTuple):
 class Question:
     """A position up to which members are asked for acks."""
 
-    planes: tuple[int, ...]
-    """The number of each member's events up to there, as a bit set for each bit of the number."""
+    records: list[bytes]
+    """By index, the record of each member up to there."""
     members: int
     """Those that have not answered."""
     at: float
@@ -86,7 +86,7 @@ class GroupRoot:
         self.kept_bytes = 0
         self._message_auth = message_auth
         self._turn: list[GroupEvent] = []
-        self._planes: list[int] = []
+        self._records = RootRecords(epoch, len(tree.ids))
         self._acked = [epoch - 1] * len(tree.ids)
         self._questions: OrderedDict[int, Question] = OrderedDict()
         self._unasked = 0
@@ -112,7 +112,7 @@ class GroupRoot:
         self._turn.append(GroupEvent(position, delay_us, flags, members, frame.block))
         self.kept.append(Kept(position, members, unacked))
         self.kept_bytes += len(frame.block)
-        self._count(members)
+        self._records.add(members)
         self._unasked += 1
         at = now + ACK_S
         if urgent or self._unasked >= ACK_EVENTS:
@@ -129,7 +129,7 @@ class GroupRoot:
         """Return what to send to each child at the end of a turn."""
         asks = now >= self.ask_at
         if asks:
-            self._questions[self.last] = Question(tuple(self._planes), self.active, now)
+            self._questions[self.last] = Question(self._records.all(), self.active, now)
             self._unasked, self.ask_at, self._asked_at = 0, inf, now
         turn, self._turn = self._turn, []
         parts = list(self._parts(turn)) or [[]]
@@ -152,8 +152,7 @@ class GroupRoot:
         expected, indexes = 0, list(bits_of(members))
         for index in indexes:
             member = self.tree.ids[index]
-            count = sum((plane >> index & 1) << place for place, plane in enumerate(question.planes))
-            claimed = ack_claim(self.epoch, count)
+            claimed = ack_claim(self.epoch, question.records[index])
             expected ^= self._message_auth.prove_claim(member, member, ack.up_to, ACK_CLAIM, claimed)
         if expected != ack.proof:
             raise Forged("acks of a stream group that its members did not make")
@@ -228,15 +227,6 @@ class GroupRoot:
             digests = [digest(event.position, event.flags, event.block) for event in events]
             signature = self._message_auth.sign_batch(claim(self.me, self.epoch, first, digests))
         return EventBatch(first, len(events), signature, events, {})
-
-    def _count(self, members: int) -> None:
-        """Count an event for each of its members."""
-        planes = self._planes
-        for place, plane in enumerate(planes):
-            planes[place], members = plane ^ members, plane & members
-            if not members:
-                return
-        planes.append(members)
 
 
 def bits_of(members: int) -> Iterator[int]:

@@ -496,8 +496,8 @@ class StreamGroups:
 
     def _answer(self, branch: GroupBranch, now: float, due_by: float | None = None) -> None:
         """Ack what was asked for, and send the acks that are complete or have waited, or will have by a time."""
-        for up_to, count in () if branch.left else branch.answers():
-            claimed = ack_claim(branch.epoch, count)
+        for up_to, record in () if branch.left else branch.answers():
+            claimed = ack_claim(branch.epoch, record)
             proof = self._message_auth.prove_claim(branch.root, self.me, up_to, ACK_CLAIM, claimed)
             branch.acks.add(up_to, 1, proof, now)
         for up_to, members, proof in branch.acks.due(now if due_by is None else due_by):

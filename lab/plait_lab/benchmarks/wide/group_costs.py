@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from time import thread_time
 from typing import Final
 
+from plait_broker.overlay.groups.group_record import MemberRecord
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, ack_claim
 from plait_broker.overlay.outputs import SendBatch
 from plait_core.wire import Confirm, FrameDecoder, Publish, encode_frame
@@ -43,6 +44,7 @@ def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> G
     homes = root.ids[1:]
     turn_s = TURN_S * burst / 2
     turns = max(1, round(seconds / turn_s))
+    records = _Records()
     published_s = acks_s = above = 0.0
     for turn in range(-WARM, turns):
         root.now += turn_s
@@ -58,7 +60,7 @@ def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> G
                      if isinstance(output, SendBatch)]  # fmt: skip
         ended = thread_time()
         asked = {batch.last: batch for _, _, batch in sent if batch.asks}
-        acks = [ack for batch in asked.values() for ack in _acks(root, batch)]
+        acks = [ack for batch in asked.values() for ack in _acks(root, batch, records.closed(root, batch.last))]
         answered = thread_time()
         _receive(root, acks)
         if turn >= 0:
@@ -75,6 +77,25 @@ def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> G
     return GroupCost(published_s / events, above / events, acks_s / (turns * turn_s))
 
 
+class _Records:
+    """The record of members that get all events."""
+
+    def __init__(self) -> None:
+        self._record: MemberRecord | None = None
+        self._next = 0
+
+    def closed(self, root: WideRoot, last: int) -> bytes:
+        """Return the record up to a question."""
+        group = root.overlay.groups.root
+        assert group is not None
+        if self._record is None:
+            self._record, self._next = MemberRecord(group.epoch), group.epoch
+        for position in range(self._next, last + 1):
+            self._record.add(position)
+        self._next = last + 1
+        return self._record.up_to(last)
+
+
 def _event(root: WideRoot) -> Publish:
     root.events += 1
     block = encode_plain_block({"price": 100, "symbol": "ACME"}, b"x" * 64, 7, root.events, 1)
@@ -82,19 +103,18 @@ def _event(root: WideRoot) -> Publish:
     return Publish(Confirm.NONE, block)
 
 
-def _acks(root: WideRoot, batch: GroupBatch) -> Iterator[tuple[int, bytes]]:
-    """Return the ack of each child for all members below it."""
+def _acks(root: WideRoot, batch: GroupBatch, record: bytes) -> Iterator[tuple[int, bytes]]:
+    """Return the ack of each child for all members below it, which have the same events."""
     group = root.overlay.groups.root
     assert group is not None
+    claimed = ack_claim(group.epoch, record)
     for child, link in group.links.items():
         subtree = link.subtree
         proof = 0
         for at in range(subtree.start, subtree.start + subtree.size):
             member = group.tree.ids[at]
             auth = root.auths[root.number_of[member]]
-            proof ^= auth.prove_claim(
-                group.me, member, batch.last, ACK_CLAIM, ack_claim(group.epoch, batch.last - group.epoch + 1)
-            )
+            proof ^= auth.prove_claim(group.me, member, batch.last, ACK_CLAIM, claimed)
         members = bytes_of_set((1 << subtree.size) - 1, subtree.size)
         yield child, encode_frame(GroupAck(group.me, group.epoch, batch.last, members, proof))
 

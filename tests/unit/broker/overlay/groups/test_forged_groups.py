@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from group_net import GroupNet, acquainted, identities
 
+from plait_broker.overlay.groups.group_record import EMPTY
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, PATIENCE_S, ack_claim
 from plait_broker.overlay.security.identity import Forged
 from plait_broker.overlay.transport.reliable_stream import ACK_S
@@ -150,14 +151,14 @@ def test_acks_that_a_relay_makes_up_are_refused() -> None:
     net.advance(ACK_S)
     root = net[1].groups.root
     assert root is not None
-    proof = net[2].auth.prove_claim(ROOT, RELAY, root.last, ACK_CLAIM, ack_claim(root.epoch, 1))
+    proof = net[2].auth.prove_claim(ROOT, RELAY, root.last, ACK_CLAIM, ack_claim(root.epoch, EMPTY))
     with pytest.raises(Forged):
         net[1].receive(RELAY, GroupAck(ROOT, root.epoch, root.last, b"\2", proof), net.now)
     assert root.kept
 
 
 def test_a_member_that_a_relay_keeps_an_event_from_gets_it_by_its_own_stream() -> None:
-    """Let the relay remove the member from the set of one event: the number of events in its ack is wrong then."""
+    """Let the relay remove the member from the set of one event: the record in its ack is wrong then."""
     net = opened()
     net.publish(2, 3, 4)
     frame = waiting_frame(net, ROOT, GroupBatch)
@@ -174,6 +175,33 @@ def test_a_member_that_a_relay_keeps_an_event_from_gets_it_by_its_own_stream() -
             net.advance(ACK_S)
         except Forged:
             net.settle()
+    net[1].groups.tick(net.now + PATIENCE_S)
+    moved = {broker: [each[0].sequence for _, each in events] for broker, events in net[1].groups.moved}
+    assert moved[MEMBER] == [2]
+
+
+def test_a_relay_that_exchanges_the_destinations_of_two_events_is_found_out() -> None:
+    """Each member gets as many events as the root has sent it, but not those."""
+    net = opened()
+    net.publish(2, 3)
+    net.publish(3, 4)
+    frame = waiting_frame(net, ROOT, GroupBatch)
+    assert isinstance(frame, GroupBatch)
+    read = unpack_batch(frame.events, 3)
+    first, second = read.events
+    exchanged = [first._replace(members=second.members), second._replace(members=first.members)]
+    net.waiting.clear()
+    net[2].receive(ROOT, replace(frame, events=pack_batch(read._replace(events=exchanged), 3)), net.now)
+    net.carry()
+    assert (net[3].sequences, net[4].sequences) == ([1, 3], [1, 2])
+    net.acknowledge()
+    for _ in range(6):
+        try:
+            net.advance(ACK_S)
+        except Forged:
+            net.settle()
+    assert net[1].groups.root is not None
+    assert net[1].groups.root.kept
     net[1].groups.tick(net.now + PATIENCE_S)
     moved = {broker: [each[0].sequence for _, each in events] for broker, events in net[1].groups.moved}
     assert moved[MEMBER] == [2]

@@ -9,6 +9,7 @@ from one_overlay import OneOverlay
 
 from plait_broker.overlay.groups.group_acks import TOGETHER_S
 from plait_broker.overlay.groups.group_branch import GROUP
+from plait_broker.overlay.groups.group_record import MemberRecord
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, ack_claim
 from plait_broker.overlay.groups.stream_groups import OPEN_S, PLACE_CLAIM, _place
 from plait_broker.overlay.security.message_auth import MessageAuth
@@ -90,8 +91,11 @@ class Member:
 
 
 def ack(up_to: int, count: int, epoch: int = EPOCH) -> GroupAck:
-    """Return the ack of the member."""
-    proof = MessageAuth(ME, None).prove_claim(ROOT, ME, up_to, ACK_CLAIM, ack_claim(epoch, count))
+    """Return the ack of the member, which has got all events from the epoch on, so many."""
+    record = MemberRecord(epoch)
+    for position in range(epoch, epoch + count):
+        record.add(position)
+    proof = MessageAuth(ME, None).prove_claim(ROOT, ME, up_to, ACK_CLAIM, ack_claim(epoch, record.up_to(up_to)))
     return GroupAck(ROOT, epoch, up_to, b"\1", proof)
 
 

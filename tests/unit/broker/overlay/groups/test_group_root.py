@@ -1,4 +1,4 @@
-"""The root of a stream group: numbering, questions, and acks whose MACs and counts must be right."""
+"""The root of a stream group: numbering, questions, and acks whose MACs and records must be right."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait_broker.overlay.groups import group_root
+from plait_broker.overlay.groups.group_record import EMPTY, MemberRecord, closed
 from plait_broker.overlay.groups.group_root import (
     ACK_CLAIM,
     ASKED_S,
@@ -23,7 +24,7 @@ from plait_broker.overlay.groups.group_root import (
 from plait_broker.overlay.groups.group_tree import GroupTree
 from plait_broker.overlay.security.identity import Forged
 from plait_broker.overlay.security.message_auth import MessageAuth
-from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S
+from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked
 from plait_core.errors import FrameError
 from plait_core.limits import FRAME_BYTES_MAX
 from plait_core.wire import encode_frame
@@ -35,8 +36,32 @@ SUBTREES = {2: (1, 3), 5: (4, 1)}
 """Of `FORK`, by child: the first index and the size of its subtree."""
 
 
-def root_of(tree: GroupTree = FORK) -> GroupRoot:
-    return GroupRoot(1, tree, EPOCH, MessageAuth(1, None))
+class LoggedRoot(GroupRoot):
+    """A root that remembers the destinations of all events."""
+
+    def __init__(self, me: int, tree: GroupTree, epoch: int, auth: MessageAuth) -> None:
+        super().__init__(me, tree, epoch, auth)
+        self.sets: dict[int, int] = {}
+
+    def add(self, unacked: Unacked, members: int, now: float, *, urgent: bool) -> int:
+        position = super().add(unacked, members, now, urgent=urgent)
+        self.sets[position] = members
+        return position
+
+    def positions_of(self, index: int) -> list[int]:
+        """Return the positions of all events for a member."""
+        return [position for position, members in self.sets.items() if members >> index & 1]
+
+    def record(self, positions: Iterable[int], up_to: int) -> bytes:
+        """Return the record of a member with these events."""
+        record = MemberRecord(self.epoch)
+        for position in sorted(position for position in positions if position <= up_to):
+            record.add(position)
+        return record.up_to(up_to)
+
+
+def root_of(tree: GroupTree = FORK) -> LoggedRoot:
+    return LoggedRoot(1, tree, EPOCH, MessageAuth(1, None))
 
 
 def add(root: GroupRoot, *members: int, now: float = 0.0, urgent: bool = False) -> int:
@@ -51,14 +76,16 @@ def ask(root: GroupRoot, now: float = 1.0) -> int:
     return root.last
 
 
-def ack_of(root: GroupRoot, up_to: int, counts: dict[int, int]) -> GroupAck:
-    """Return the acks of members by index, each with the number of its events, as the child above them sends it."""
-    start, size = next(part for part in SUBTREES.values() if part[0] <= min(counts) < sum(part))
+def ack_of(root: LoggedRoot, up_to: int, *members: int, got: Iterable[int] | None = None) -> GroupAck:
+    """Return the acks of members by index, as the child above them sends it. `got`: the positions of their events, if
+    not the right ones."""
+    start, size = next(part for part in SUBTREES.values() if part[0] <= min(members) < sum(part))
     named, proof = 0, 0
-    for index, count in counts.items():
+    for index in members:
         member = root.tree.ids[index]
         named |= 1 << index - start
-        proof ^= MessageAuth(member, None).prove_claim(1, member, up_to, ACK_CLAIM, ack_claim(root.epoch, count))
+        record = root.record(root.positions_of(index) if got is None else got, up_to)
+        proof ^= MessageAuth(member, None).prove_claim(1, member, up_to, ACK_CLAIM, ack_claim(root.epoch, record))
     return GroupAck(1, root.epoch, up_to, bytes_of_set(named, size), proof)
 
 
@@ -156,25 +183,30 @@ def test_nothing_is_asked_for_while_all_is_acked() -> None:
     assert root.ask_at <= 3.0
 
 
-# --- counts and acks --------------------------------------------------------------------------------------------------
+# --- records and acks -------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(1, 15), min_size=1, max_size=70), st.integers(0, 70))
-def test_the_counts_of_a_question_are_those_of_the_events_before_it(sets: list[int], asked: int) -> None:
-    """Ask after some of the events. Each member's ack is accepted with the plain count of its events, and no other."""
+@given(st.lists(st.integers(1, 15), min_size=1, max_size=70), st.integers(0, 70), st.integers(0, 70), st.data())
+def test_an_ack_is_accepted_for_exactly_the_members_events(
+    sets: list[int], first: int, second: int, data: st.DataObject
+) -> None:
+    """Ask twice. No other set of events has the same record, be it of the same size."""
     root = root_of()
-    for named in sets[:asked]:
+    for at, named in enumerate(sets):
+        if at in (first, second) and at:
+            ask(root)
         root.add(unacked(), named << 1, 0.0, urgent=False)
     root.add(unacked(), 0b11110, 0.0, urgent=False)
     up_to = ask(root)
-    for named in sets[asked:]:
-        root.add(unacked(), named << 1, 0.0, urgent=False)
     for index, child in ((1, 2), (2, 2), (3, 2), (4, 5)):
-        count = 1 + sum(named << 1 >> index & 1 for named in sets[:asked])
-        for wrong in (count - 1, count + 1):
-            with pytest.raises(Forged):
-                root.receive_ack(child, ack_of(root, up_to, {index: wrong}))
-        assert root.receive_ack(child, ack_of(root, up_to, {index: count})) == [(index, EPOCH - 1)]
+        right = root.positions_of(index)
+        wrong = data.draw(st.sets(st.integers(EPOCH, up_to)))
+        moved = {*right[1:], EPOCH if right[0] != EPOCH else up_to}
+        for got in (right[1:], moved, wrong):
+            if sorted(got) != right:
+                with pytest.raises(Forged):
+                    root.receive_ack(child, ack_of(root, up_to, index, got=got))
+        assert root.receive_ack(child, ack_of(root, up_to, index)) == [(index, EPOCH - 1)]
 
 
 def test_acks_of_several_members_in_one_frame() -> None:
@@ -182,10 +214,10 @@ def test_acks_of_several_members_in_one_frame() -> None:
     add(root, 1, 2)
     add(root, 2, 4)
     up_to = ask(root)
-    assert root.receive_ack(2, ack_of(root, up_to, {1: 1, 2: 2, 3: 0})) == [(index, EPOCH - 1) for index in (1, 2, 3)]
+    assert root.receive_ack(2, ack_of(root, up_to, 1, 2, 3)) == [(index, EPOCH - 1) for index in (1, 2, 3)]
     assert [root.acked_up_to(index) for index in range(1, 5)] == [up_to, up_to, up_to, EPOCH - 1]
     assert [kept.position for kept in root.kept] == [EPOCH, EPOCH + 1], "one has not acked"
-    assert root.receive_ack(5, ack_of(root, up_to, {4: 1})) == [(4, EPOCH - 1)]
+    assert root.receive_ack(5, ack_of(root, up_to, 4)) == [(4, EPOCH - 1)]
     assert (list(root.kept), root.kept_bytes, root.late(inf)) == ([], 0, 0)
 
 
@@ -193,7 +225,7 @@ def test_an_ack_with_one_wrong_part_is_refused_as_a_whole() -> None:
     root = root_of()
     add(root, 1, 2)
     up_to = ask(root)
-    right = ack_of(root, up_to, {1: 1, 2: 1})
+    right = ack_of(root, up_to, 1, 2)
     for wrong in (
         GroupAck(1, EPOCH, up_to, right.members, right.proof ^ 1),
         GroupAck(1, EPOCH, up_to, b"\1", right.proof),
@@ -210,12 +242,14 @@ def test_acks_of_a_member_are_no_acks_of_another_or_of_another_group() -> None:
     keys = identities(3)
     auth, near, far = acquainted(keys)
     tree = GroupTree([key.id for key in keys], (3, 2, 1), (keys[0].id, keys[0].id, keys[1].id))
-    root = GroupRoot(keys[0].id, tree, EPOCH, auth)
+    root = LoggedRoot(keys[0].id, tree, EPOCH, auth)
     root.add(unacked(), 0b110, 0.0, urgent=False)
     up_to = ask(root)
 
+    record = closed(EMPTY, EPOCH, EPOCH, b"\1")
+
     def ack(by: MessageAuth, index: int, epoch: int = EPOCH, position: int = up_to) -> GroupAck:
-        proof = by.prove_claim(root.me, by.me, position, ACK_CLAIM, ack_claim(epoch, 1))
+        proof = by.prove_claim(root.me, by.me, position, ACK_CLAIM, ack_claim(epoch, record))
         return GroupAck(root.me, EPOCH, up_to, bytes_of_set(1 << index - 1, 2), proof)
 
     for wrong in (ack(near, 2), ack(far, 1), ack(near, 1, epoch=EPOCH - 1), ack(near, 1, position=up_to + 1)):
@@ -229,9 +263,9 @@ def test_acks_of_other_positions_and_from_other_brokers_are_ignored() -> None:
     root = root_of()
     add(root, 1, 4)
     up_to = ask(root)
-    assert root.receive_ack(3, ack_of(root, up_to, {1: 1})) == []
-    assert root.receive_ack(2, ack_of(root, up_to + 1, {1: 1})) == []
-    assert root.receive_ack(2, ack_of(root, up_to - 1, {1: 0})) == []
+    assert root.receive_ack(3, ack_of(root, up_to, 1)) == []
+    assert root.receive_ack(2, ack_of(root, up_to + 1, 1)) == []
+    assert root.receive_ack(2, ack_of(root, up_to - 1, 1)) == []
     assert root.acked_up_to(1) == EPOCH - 1
     with pytest.raises(FrameError):
         root.receive_ack(5, GroupAck(1, EPOCH, up_to, b"\3", 0))
@@ -243,9 +277,9 @@ def test_an_ack_that_comes_twice_or_late_takes_nothing_back() -> None:
     first = ask(root, 1.0)
     add(root, 1, 4)
     second = ask(root, 2.0)
-    assert root.receive_ack(2, ack_of(root, second, {1: 2})) == [(1, EPOCH - 1)]
-    assert root.receive_ack(2, ack_of(root, second, {1: 2})) == []
-    assert root.receive_ack(2, ack_of(root, first, {1: 1})) == []
+    assert root.receive_ack(2, ack_of(root, second, 1)) == [(1, EPOCH - 1)]
+    assert root.receive_ack(2, ack_of(root, second, 1)) == []
+    assert root.receive_ack(2, ack_of(root, first, 1)) == []
     assert root.acked_up_to(1) == second
 
 
@@ -263,12 +297,12 @@ def test_events_are_kept_until_the_slowest_member_has_acked() -> None:
     first = ask(root, 1.0)
     add(root, 1)
     second = ask(root, 2.0)
-    root.receive_ack(2, ack_of(root, second, {1: 3, 2: 2, 3: 2}))
+    root.receive_ack(2, ack_of(root, second, 1, 2, 3))
     assert positions(root.kept) == [EPOCH, EPOCH + 1, EPOCH + 2]
-    root.receive_ack(5, ack_of(root, first, {4: 2}))
+    root.receive_ack(5, ack_of(root, first, 4))
     assert positions(root.kept) == [EPOCH + 2], "a member acks by position, also what is not for it"
     assert root.kept_bytes == len(unacked()[0].block)
-    root.receive_ack(5, ack_of(root, second, {4: 2}))
+    root.receive_ack(5, ack_of(root, second, 4))
     assert (positions(root.kept), root.kept_bytes, root.due_at) == ([], 0, inf)
 
 
@@ -279,14 +313,14 @@ def test_an_ack_answers_the_questions_before_it() -> None:
     ask(root, 1.0)
     add(root, 1, 4)
     second = ask(root, 2.0)
-    root.receive_ack(2, ack_of(root, second, {1: 2, 2: 0, 3: 0}))
+    root.receive_ack(2, ack_of(root, second, 1, 2, 3))
     assert list(bits_of(root.late(inf))) == [4]
     first_of_others = root_of()
     add(first_of_others, 1)
     up_to = ask(first_of_others, 1.0)
     add(first_of_others, 1)
     ask(first_of_others, 2.0)
-    first_of_others.receive_ack(2, ack_of(first_of_others, up_to, {1: 1}))
+    first_of_others.receive_ack(2, ack_of(first_of_others, up_to, 1))
     assert 1 in bits_of(first_of_others.late(inf)), "an ack answers no later question"
 
 
@@ -294,7 +328,7 @@ def test_a_member_that_does_not_answer_is_late() -> None:
     root = root_of()
     add(root, 1, 2, 3, 4)
     up_to = ask(root, 1.0)
-    root.receive_ack(2, ack_of(root, up_to, {1: 1, 3: 1}))
+    root.receive_ack(2, ack_of(root, up_to, 1, 3))
     assert root.due_at == 1.0 + PATIENCE_S
     assert root.late(1.0 + PATIENCE_S * 0.99) == 0
     assert list(bits_of(root.late(1.0 + PATIENCE_S))) == [2, 4]
@@ -309,7 +343,7 @@ def test_members_for_which_too_much_is_kept_are_late(bound: str, events: int, mo
         add(root, 1, 4)
     assert root.late(0.0) == 0
     up_to = ask(root, 0.0)
-    root.receive_ack(2, ack_of(root, up_to, {1: events, 2: 0, 3: 0}))
+    root.receive_ack(2, ack_of(root, up_to, 1, 2, 3))
     add(root, 1, 4)
     assert list(bits_of(root.late(0.0))) == [4]
     assert positions(root.remove(4)) == list(range(EPOCH, EPOCH + events + 1))
@@ -322,14 +356,14 @@ def test_a_removed_member_is_waited_for_no_more_and_its_unacked_events_are_retur
     root = root_of()
     add(root, 1, 4)
     up_to = ask(root)
-    root.receive_ack(5, ack_of(root, up_to, {4: 1}))
+    root.receive_ack(5, ack_of(root, up_to, 4))
     add(root, 1)
     add(root, 1, 4)
     assert positions(root.kept) == [EPOCH, EPOCH + 1, EPOCH + 2]
     assert positions(root.remove(4)) == [EPOCH + 2], "it has acked the first, and the second is not for it"
     assert root.active == 0b01110
     up_to = ask(root, 2.0)
-    root.receive_ack(2, ack_of(root, up_to, {1: 3, 2: 0, 3: 0}))
+    root.receive_ack(2, ack_of(root, up_to, 1, 2, 3))
     assert (positions(root.kept), root.late(inf)) == ([], 0)
 
 
@@ -338,7 +372,7 @@ def test_acks_of_a_removed_member_are_no_news_and_do_not_spoil_those_of_others()
     add(root, 1, 2)
     up_to = ask(root)
     root.remove(2)
-    assert root.receive_ack(2, ack_of(root, up_to, {1: 1, 2: 1})) == [(1, EPOCH - 1)]
+    assert root.receive_ack(2, ack_of(root, up_to, 1, 2)) == [(1, EPOCH - 1)]
 
 
 def test_a_root_without_members_keeps_nothing() -> None:
