@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from plait_lab.simulation.overlay.worlds.full_lanes import FullLane, LaneReport, LanesBeside
-
-LOADS = [1.2, 1.6]
-"""Offers, in multiples of the lane's capacity."""
-
-COPIES_MAX = 1.05
-GOODPUT_MIN = 0.9
-CONTROL_RATIO, CONTROL_S = 2.0, 0.02
-"""The delay of control frames on a full lane may be this multiple of that on a bare lane, and this much more."""
-
-BESIDE_RATIO = 1.2
+from plait_lab.simulation.overlay.worlds.full_lanes import (
+    BESIDE_RATIO,
+    CONTROL_RATIO,
+    CONTROL_S,
+    COPIES_MAX,
+    GOODPUT_MIN,
+    LOADS,
+    FullLane,
+    LaneReport,
+    LanesBeside,
+)
 
 
 def missed(full: LaneReport, bare: LaneReport) -> list[str]:

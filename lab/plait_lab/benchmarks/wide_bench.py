@@ -2,6 +2,9 @@
 
 One production broker's overlay runs; the others are links, keys and documents (`wide/`). Time is virtual. What is
 measured is the processor time of the one that runs, and the memory of the filters that others have installed there.
+
+Full lanes run in a simulated overlay of production brokers, on virtual time. Their figures depend neither on the
+machine nor on the seed.
 """
 
 from __future__ import annotations
@@ -9,6 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from ..simulation.overlay.worlds.full_lanes import (
+    BESIDE_RATIO,
+    BESIDE_S,
+    CONTROL_RATIO,
+    CONTROL_S,
+    COPIES_MAX,
+    GOODPUT_MIN,
+    LOAD_S,
+    LOADS,
+    FullLane,
+    LaneReport,
+    LanesBeside,
+)
 from .groups import Group, Session
 from .reports import Figure, Target
 from .wide.group_costs import group_cost
@@ -25,9 +41,11 @@ def wide_figures(session: Session) -> Iterator[Figure]:
     yield from _installing(session)
     yield from _routing(session)
     yield from _remote_filters(session)
+    yield from _full_lanes(session)
+    yield from _lanes_beside(session)
 
 
-GROUP = Group("wide", "Wide overlays: up to 1,000 brokers, as they cost one of them", wide_figures)
+GROUP = Group("wide", "Wide overlays: up to 1,000 brokers, as they cost one of them, and full lanes", wide_figures)
 
 
 def _acks(session: Session) -> Iterator[Figure]:
@@ -42,7 +60,7 @@ def _acks(session: Session) -> Iterator[Figure]:
 
 
 def _groups(session: Session) -> Iterator[Figure]:
-    destinations = session.size(1000, 60)
+    destinations = session.size(1000, 80)  # more than `destinations_max`
     session.progress(f"events for {destinations:,} brokers in a stream group")
     single, few, many = (
         group_cost(session.seed, destinations, session.size(20, 2) / 10, burst=burst) for burst in (1, 2, 8)
@@ -96,3 +114,38 @@ def _remote_filters(session: Session) -> Iterator[Figure]:
     yield Figure(
         f"{label}: to install one", bands.install_us, "us", Target("<=", 60), {"with one name": names.install_us}
     )
+
+
+def _full_lanes(session: Session) -> Iterator[Figure]:
+    for_s = session.size(round(LOAD_S), 5)
+    session.progress(f"a bare lane for {for_s} s of virtual time")
+    bare = FullLane().measure(0.0, for_s)
+    for load in LOADS:
+        session.progress(f"a lane offered {load} times its capacity for {for_s} s of virtual time")
+        yield from _full_lane(f"a lane offered {load} times its capacity for {for_s} s", load, bare, for_s)
+
+
+def _full_lane(label: str, load: float, bare: LaneReport, for_s: float) -> Iterator[Figure]:
+    full = FullLane().measure(load, for_s)
+    yield Figure(f"{label}: links declared dead", full.links_dead, "links", Target("<=", 0))
+    yield Figure(f"{label}: copies an event", full.copies, "copies", Target("<=", COPIES_MAX))
+    yield Figure(
+        f"{label}: goodput", 100 * full.goodput, "% of its capacity", Target(">=", 100 * GOODPUT_MIN),
+        {"offered": 100 * load},
+    )  # fmt: skip
+    yield Figure(
+        f"{label}: delay of a keepalive, p99", 1e3 * full.ping_s, "ms",
+        Target("<=", 1e3 * (CONTROL_RATIO * bare.ping_s + CONTROL_S)), {"the bare lane": 1e3 * bare.ping_s},
+    )  # fmt: skip
+
+
+def _lanes_beside(session: Session) -> Iterator[Figure]:
+    for_s = session.size(round(BESIDE_S), 5)
+    session.progress("the lanes of four neighbours, one of them full")
+    idle = LanesBeside().measure(0.0, for_s)
+    for load in LOADS:
+        reached = LanesBeside().measure(load, for_s)
+        yield Figure(
+            f"one of four neighbours' lanes is offered {load} times its capacity: events over the others, p99",
+            1e3 * reached, "ms", Target("<=", 1e3 * BESIDE_RATIO * idle), {"it is idle": 1e3 * idle},
+        )  # fmt: skip
