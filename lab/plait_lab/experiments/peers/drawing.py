@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 Row: TypeAlias = Mapping[str, str | int | float]
 Lines: TypeAlias = Mapping[str, Sequence[tuple[float, float]]]
 
-RESULTS: Final = Path(__file__).parent.parent.parent / "results"
+RESULTS: Final = Path(__file__).parents[3] / "results"
 COLOURS: Final = ("#23608f", "#b5473c", "#4d8f5b", "#c9922e", "#7b5aa6", "#666666", "#3ba3a3", "#99582a")
 
 

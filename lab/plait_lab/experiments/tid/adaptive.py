@@ -26,7 +26,7 @@ from plait_broker.overlay.topology.forwarding_table import ForwardingTable
 from ...simulation.overlay.world import SETTINGS
 from ...simulation.overlay.worlds.given_graph import GivenGraph
 
-RESULTS: Final = Path(__file__).parent.parent / "results"
+RESULTS: Final = Path(__file__).parents[3] / "results"
 EXPECTED: Final = 0.3
 """Expected reduction of the p99."""
 
