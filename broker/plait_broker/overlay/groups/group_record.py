@@ -12,8 +12,6 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
-from plait_core.matching.bit_columns import columns_of
-
 RECORD_BYTES: Final = 16
 
 EMPTY: Final = bytes(RECORD_BYTES)
@@ -83,6 +81,8 @@ class RootRecords:
 
     def all(self) -> list[bytes]:
         """Return the record of each member up to the last event, by index."""
+        from plait_core.matching.bit_columns import columns_of  # it loads numpy, which few brokers need
+
         first, last = self._first, self._first + len(self._sets) - 1
         columns = columns_of(self._sets, len(self._blocks)) if self._sets else [b""] * len(self._blocks)
         return [closed(record, first, last, got) for record, got in zip(self._blocks, columns, strict=True)]

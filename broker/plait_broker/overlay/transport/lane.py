@@ -24,7 +24,9 @@ WRITE_S: Final = 0.001
 
 TOGETHER_S: Final = 0.002
 TOGETHER_SHARE: Final = 0.25
-"""A write waits for what the lane carries in this time, or for this share of its window if that is less."""
+TOGETHER_COPIES: Final = 8
+"""A write waits for what the lane carries in this time, or for this share of its window if that is less. It does not
+wait if that is less than so many copies."""
 
 
 class Write:
@@ -77,7 +79,10 @@ class Lane:
         if not in_flight:
             return limit
         room = limit - in_flight - self._copy_bytes
-        return room if room > 0 and room >= min(limit * TOGETHER_SHARE, window.capacity * TOGETHER_S) else 0
+        together = min(limit * TOGETHER_SHARE, window.capacity * TOGETHER_S)
+        if together < TOGETHER_COPIES * self._copy_bytes:
+            together = 0.0
+        return room if room > 0 and room >= together else 0
 
     @property
     def drain_s(self) -> float:

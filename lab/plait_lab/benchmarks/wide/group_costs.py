@@ -13,13 +13,13 @@ from typing import Final
 from plait_broker.overlay.groups.group_record import MemberRecord
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, ack_claim
 from plait_broker.overlay.outputs import SendBatch
-from plait_core.wire import Confirm, FrameDecoder, Publish, encode_frame
-from plait_core.wire.event_block import encode_plain_block
+from plait_broker.overlay.settings import OverlaySettings
+from plait_core.wire import FrameDecoder, encode_frame
 from plait_core.wire.frame_header import VERSION_MAX
 from plait_core.wire.frame_types.group_frames import GroupAck, GroupBatch
 from plait_core.wire.group_events import bytes_of_set
 
-from .wide_root import WideRoot
+from .wide_root import SETTINGS, WideRoot
 
 TURN_S: Final = 0.001
 WARM: Final = 20
@@ -27,7 +27,7 @@ WARM: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCost:
+class EventCost:
     """The costs of one event to all brokers."""
 
     publish_s: float
@@ -38,9 +38,11 @@ class GroupCost:
     """The part of a processor core that acks take at 2,000 events a second."""
 
 
-def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> GroupCost:
+def group_cost(
+    seed: int, destinations: int, seconds: float, *, burst: int, settings: OverlaySettings = SETTINGS
+) -> EventCost:
     """Let a root publish 2,000 events a second to all other brokers, `burst` in a turn, and answer for these."""
-    root = WideRoot(seed, destinations + 1, 3 * destinations)
+    root = WideRoot(seed, destinations + 1, 3 * destinations, settings)
     homes = root.ids[1:]
     turn_s = TURN_S * burst / 2
     turns = max(1, round(seconds / turn_s))
@@ -48,7 +50,7 @@ def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> G
     published_s = acks_s = above = 0.0
     for turn in range(-WARM, turns):
         root.now += turn_s
-        frames = [_event(root) for _ in range(burst)]
+        frames = [root.event() for _ in range(burst)]
         began = thread_time()
         for frame in frames:
             root.overlay.publish(frame, homes, 0, 0, root.now)
@@ -74,7 +76,7 @@ def group_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> G
     group = root.overlay.groups.root
     assert group is not None
     assert group.active == group.tree.everyone, "all acks are taken"
-    return GroupCost(published_s / events, above / events, acks_s / (turns * turn_s))
+    return EventCost(published_s / events, above / events, acks_s / (turns * turn_s))
 
 
 class _Records:
@@ -94,13 +96,6 @@ class _Records:
             self._record.add(position)
         self._next = last + 1
         return self._record.up_to(last)
-
-
-def _event(root: WideRoot) -> Publish:
-    root.events += 1
-    block = encode_plain_block({"price": 100, "symbol": "ACME"}, b"x" * 64, 7, root.events, 1)
-    assert block is not None
-    return Publish(Confirm.NONE, block)
 
 
 def _acks(root: WideRoot, batch: GroupBatch, record: bytes) -> Iterator[tuple[int, bytes]]:

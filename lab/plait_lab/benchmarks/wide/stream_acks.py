@@ -6,15 +6,15 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import thread_time
 from typing import Final
 
-from plait_broker.overlay.outputs import SendFrame
+from plait_broker.overlay.outputs import Output, SendFrame
 from plait_broker.overlay.transport.event_copy import CopyRun
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream
-from plait_core.wire import Confirm, FrameDecoder, Publish, encode_frame
-from plait_core.wire.event_block import encode_plain_block
+from plait_core.wire import FrameDecoder, encode_frame
 from plait_core.wire.frame_header import VERSION_MAX
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, read_message
 from plait_core.wire.frame_types.overlay_frames import StreamAck, StreamSkip
@@ -40,23 +40,16 @@ def ack_cost(seed: int, destinations: int, seconds: float) -> AckCost:
     """Let a root publish 2,000 events a second to random destinations, and measure its acks."""
     root = WideRoot(seed, destinations + 1, 3 * destinations)
     streams = {id: ReceiveStream() for id in root.ids[1:]}
-    acks, spent_s = 0, 0.0
+    acks, spent_s, named = 0, 0.0, min(NAMED, destinations)
     turns = round(seconds / TURN_S)
     for turn in range(-turns // 2, turns):  # the first third only fills the streams
         root.now += TURN_S
         for _ in range(EVENTS_PER_TURN):
-            _publish(root, streams)
-        frames = _acks_due(root, streams)
+            root.overlay.publish(root.event(), root.rng.sample(root.ids[1:], named), 0, 0, root.now)
+            let_arrive(root, streams, root.take())
+        frames = acks_due(root, streams)
         began = thread_time()
-        decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
-        decoder.feed(b"".join(frames))
-        for frame in decoder.take():
-            assert isinstance(frame, EndToEnd)
-            root.overlay.receive(root.ids[root.neighbours[0]], frame, root.now)
-        root.take()
-        if root.overlay.due_at <= root.now:
-            root.overlay.tick(root.now)
-            root.take()
+        receive_acks(root, frames)
         if turn >= 0:
             spent_s += thread_time() - began
             acks += len(frames)
@@ -66,28 +59,22 @@ def ack_cost(seed: int, destinations: int, seconds: float) -> AckCost:
     return AckCost(acks / seconds, spent_s / seconds)
 
 
-def _publish(root: WideRoot, streams: dict[int, ReceiveStream]) -> None:
-    """Publish an event, and let it arrive at its destinations."""
-    root.events += 1
-    block = encode_plain_block({"price": 100, "symbol": "ACME"}, b"x" * 64, 7, root.events, 1)
-    assert block is not None
-    homes = root.rng.sample(root.ids[1:], min(NAMED, len(streams)))
-    frame = Publish(Confirm.NONE, block)
-    root.overlay.publish(frame, homes, 0, 0, root.now)
-    for output in root.take():
+def let_arrive(root: WideRoot, streams: dict[int, ReceiveStream], outputs: Iterable[Output]) -> None:
+    """Let the events among a root's outputs arrive at their destinations, which acknowledge them."""
+    for output in outputs:
         if isinstance(output, SendFrame) and isinstance(output.frame, EndToEnd):
             skip = read_message(output.frame, 0)
             if isinstance(skip, StreamSkip):
                 streams[skip.to].skip(skip.up_to, root.now)
         elif isinstance(output, CopyRun):
-            for _, _, delay_us, flags, path, to in output.copies:
+            for frame, _, delay_us, flags, path, to in output.copies:
                 for home, position, _ in to:
                     event = ReceivedEvent(root.ids[0], position, frame, flags, delay_us, path, root.now)
                     for ready in streams[home].receive(event, root.now):
                         streams[home].acknowledge(ready.position, root.now)
 
 
-def _acks_due(root: WideRoot, streams: dict[int, ReceiveStream]) -> list[bytes]:
+def acks_due(root: WideRoot, streams: dict[int, ReceiveStream]) -> list[bytes]:
     """Return the frames of the acks that are due."""
     frames = []
     for id, stream in streams.items():
@@ -97,3 +84,16 @@ def _acks_due(root: WideRoot, streams: dict[int, ReceiveStream]) -> list[bytes]:
             message = StreamAck(root.ids[0], id, *report)
             frames.append(encode_frame(root.auths[root.number_of[id]].envelop_message(message)))
     return frames
+
+
+def receive_acks(root: WideRoot, frames: Iterable[bytes]) -> None:
+    """Let a root decode, verify and apply acks, and do what is due."""
+    decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
+    decoder.feed(b"".join(frames))
+    for frame in decoder.take():
+        assert isinstance(frame, EndToEnd)
+        root.overlay.receive(root.ids[root.neighbours[0]], frame, root.now)
+    root.take()
+    if root.overlay.due_at <= root.now:
+        root.overlay.tick(root.now)
+        root.take()

@@ -15,6 +15,8 @@ from plait_broker.overlay.outputs import Output, SendFrame
 from plait_broker.overlay.security.identity import Identity
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.topology.flooding import link_state_key
+from plait_core.wire import Confirm, Publish
+from plait_core.wire.event_block import encode_plain_block
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, Message, Signed, read_document, read_message
 from plait_core.wire.frame_types.overlay_frames import InterestAck, InterestUpdate, LinkState
 
@@ -24,11 +26,13 @@ NEIGHBOURS: Final = 6
 DELAY_US: Final = (200, 20_000)
 """The least and the greatest delay of a link."""
 
+SETTINGS: Final = OverlaySettings(name="b0")
+
 
 class WideRoot:
     """An overlay at one broker of a random connected graph."""
 
-    def __init__(self, seed: int, brokers: int, links: int) -> None:
+    def __init__(self, seed: int, brokers: int, links: int, settings: OverlaySettings = SETTINGS) -> None:
         self.rng = Random(f"wide/{seed}")
         self.now = 1.0
         self.events = 0
@@ -41,8 +45,7 @@ class WideRoot:
         """By number of a broker, its neighbours' numbers and the delays to them."""
         self.neighbours = sorted(self.delays_us[0])
         self._versions = [0] * brokers
-        settings, randomness = OverlaySettings(name="b0"), Random(seed)
-        self.overlay = Overlay(self.ids[0], settings, Incarnation(), self.identities[0], randomness, self.now)
+        self.overlay = Overlay(self.ids[0], settings, Incarnation(), self.identities[0], Random(seed), self.now)
         for number in self.neighbours:
             self.overlay.link_up(number, self.ids[number], f"b{number}", self.now, self.delays_us[0][number])
         for number in range(1, brokers):
@@ -50,6 +53,13 @@ class WideRoot:
         self._introduce()
         self.ack_interest(self.take())
         assert len(self.overlay.reached) == brokers, "the graph is connected"
+
+    def event(self) -> Publish:
+        """Return the next event of a client."""
+        self.events += 1
+        block = encode_plain_block({"price": 100, "symbol": "ACME"}, b"x" * 64, 7, self.events, 1)
+        assert block is not None
+        return Publish(Confirm.NONE, block)
 
     def link_state(self, number: int) -> Signed:
         """Return the next version of a broker's link state."""

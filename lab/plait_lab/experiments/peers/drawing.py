@@ -38,8 +38,11 @@ def _value(text: str) -> str | int | float:
         return text
 
 
-def draw_figure(panels: Sequence[tuple[str, str, str, Lines]], title: str, path: Path) -> bool:
-    """Draw one panel for each (title, x, y, lines). Return False without matplotlib."""
+def draw_figure(
+    panels: Sequence[tuple[str, str, str, Lines]], title: str, path: Path, *, logarithmic: bool = False
+) -> bool:
+    """Draw one panel for each (title, x, y, lines), with linear or logarithmic axes. Return False without
+    matplotlib."""
     try:
         matplotlib = importlib.import_module("matplotlib")
         matplotlib.use("Agg")
@@ -49,6 +52,8 @@ def draw_figure(panels: Sequence[tuple[str, str, str, Lines]], title: str, path:
     figure, axes = plot.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.4), constrained_layout=True)
     for axis, panel in zip([axes] if len(panels) == 1 else axes, panels, strict=True):
         _panel(axis, *panel)
+        if logarithmic:
+            _make_logarithmic(axis, sorted({x for line in panel[3].values() for x, _ in line}))
     figure.suptitle(title, fontsize=11)
     figure.savefig(path, dpi=110)
     plot.close(figure)
@@ -66,3 +71,17 @@ def _panel(axis: Any, title: str, x: str, y: str, lines: Lines) -> None:
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False, fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _make_logarithmic(axis: Any, places: Sequence[float]) -> None:
+    """Make both axes logarithmic, with a tick at each place, and numbers without exponents."""
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.autoscale(axis="y")
+    axis.set_xticks(places, [f"{place:,g}" for place in places])
+    axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_locator(importlib.import_module("matplotlib.ticker").LogLocator(subs=(1.0, 3.0)))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.yaxis.set_minor_formatter(lambda value, _: "")
+    axis.grid(which="major", color="#e4e4e4", linewidth=0.6)
+    axis.set_axisbelow(True)
