@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import os
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,6 +19,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 NIGHTLY = bool(os.environ.get("PLAIT_NIGHTLY"))
+DEPTH_MAX = sys.getrecursionlimit()
 
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, print_blob=True
@@ -35,6 +37,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.obj = _leaving_no_task(item.obj)
         if not NIGHTLY and item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.skip(reason="runs in make nightly"))
+
+
+def pytest_collection_finish() -> None:
+    """Restore the recursion limit. Tests import py_ecc, which raises it so far that a deeply nested text would end the
+    process."""
+    sys.setrecursionlimit(DEPTH_MAX)
 
 
 def _leaving_no_task(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
