@@ -22,6 +22,7 @@ from plait_lab.simulation.history import CONTROL_BYTES, NOISE, History, Kind, fr
 from plait_lab.simulation.history_hashes import GROUPS, HistoryGroup, hash_of, read
 from plait_lab.simulation.one_broker.planted_bugs import PLANTED
 from plait_lab.simulation.overlay.overlay_planted import PLANTED as OVERLAY_PLANTED
+from plait_lab.simulation.overlay.random_histories import is_narrow
 from plait_peer import Peer
 
 SAMPLE = {"one-broker": range(10), "overlay": range(10), "peers": range(3), "hostile": (0, 8, 9)}
@@ -109,8 +110,11 @@ def renamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("renamed")
 @pytest.mark.parametrize("group", GROUPS)
 def test_names_and_texts_are_no_part_of_a_history(group: str) -> None:
+    """Where links have bandwidths, longer names take longer."""
     recorded = read()[group]
     for number in SAMPLE[group]:
+        if group == "overlay" and is_narrow(number):
+            continue
         assert hash_of(group, number) == recorded[number]
 
 

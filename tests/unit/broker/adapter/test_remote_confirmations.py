@@ -12,6 +12,7 @@ from plait_broker.drop_reasons import DropReason
 from plait_broker.outputs import Persist
 from plait_broker.overlay import ReceivedEvent
 from plait_broker.overlay.groups.group_branch import GROUP
+from plait_broker.overlay.groups.group_record import MemberRecord
 from plait_broker.overlay.groups.group_root import ACK_CLAIM, GroupRoot, ack_claim
 from plait_broker.overlay.groups.group_tree import GroupTree
 from plait_broker.overlay.outputs import Acked, Lost
@@ -114,7 +115,9 @@ def test_a_member_of_a_group_is_in_charge_once_it_has_acked(broker: Broker, stre
     party = (-HOME, send(broker, Confirm.SUBSCRIBERS)[HOME])
     assert party == (-HOME, GROUP | 5)
     assert not remote.silent_broker(party).in_charge
-    up_to, claim = next(frame.last for _, frame in root.batches(0.0)), ack_claim(5, 1)
+    up_to, record = next(frame.last for _, frame in root.batches(0.0)), MemberRecord(5)
+    record.add(5)
+    claim = ack_claim(5, record.up_to(up_to))
     proof = MessageAuth(HOME, None).prove_claim(me, HOME, up_to, ACK_CLAIM, claim)
     overlay.groups.receive_ack(HOME, GroupAck(me, 5, up_to, b"\1", proof), 0.1)
     assert remote.silent_broker(party).in_charge
