@@ -10,8 +10,8 @@ bandwidth-delay product. It keeps the queueing that a lane adds to its round tri
 - A new window doubles in each epoch, until its lane queues. So does one whose lane carries more with every epoch, and
   one whose path has become longer.
 - The window is never less than what the lane has carried lately in a base round trip.
-- After a window has doubled or halved, and every ten seconds, it is small for one round trip. So the queue empties, and
-  the base can be seen: the round trip without a queue.
+- After a window has doubled or halved (at most once a second) and every ten seconds, it is small for one round trip. So
+  the queue empties, and the base can be seen: the round trip without a queue.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ DRAINED: Final = 0.75
 VAIN: Final = 0.5
 """When the window has shrunk to this share, the queue is emptied: perhaps the path has become longer instead."""
 
+EMPTY_AGAIN_S: Final = 1.0
+"""Least time after which a shrinking window empties its queue again. The lane carries nothing meanwhile, and on a busy
+machine round trips vary a hundredfold."""
 
 LONGER: Final = 1.5
 """A path whose base has grown by this ratio is another path, and its window doubles again."""
@@ -94,8 +97,8 @@ class LaneWindow:
     """The window of one lane."""
 
     __slots__ = (
-        "_arrived", "_base", "_capacity", "_drain_limit", "_draining_since", "_epoch_since", "_faster_epochs",
-        "_least_s", "_limited", "_shrunk_from", "rate", "size",
+        "_arrived", "_base", "_capacity", "_drain_limit", "_draining_since", "_emptied_at", "_epoch_since",
+        "_faster_epochs", "_least_s", "_limited", "_shrunk_from", "rate", "size",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
@@ -117,6 +120,7 @@ class LaneWindow:
         self._shrunk_from = 0
         """The window before it began to shrink; 0 while it does not."""
         self._draining_since = inf
+        self._emptied_at = -inf
         self._drain_limit = 0
 
     @property
@@ -189,9 +193,11 @@ class LaneWindow:
         self.size = max(least, int(self.size / GROWTH if doubled else self.size * aim_s / self._least_s))
         if doubled or self.size <= VAIN * self._shrunk_from:
             self._shrunk_from = 0
-            self._drain(EMPTY, now)
+            if now >= self._emptied_at + EMPTY_AGAIN_S:
+                self._drain(EMPTY, now)
 
     def _drain(self, limit: int, now: float) -> None:
+        self._emptied_at = now
         self._draining_since, self._drain_limit = now, limit
 
     def _drained(self, written_at: float, round_trip_s: float, now: float) -> None:
