@@ -300,14 +300,14 @@ class Connection:
         """Add what the measurement of lanes needs. Never to the first chunks: they carry the Introduction, which must
         come first.
 
-        - A ClockStamp goes before the chunks, unless one was sent within MARK_S. It goes behind them if the neighbour
-          must learn that our lane waits.
+        - A ClockStamp goes before the chunks, unless there are none or one was sent within MARK_S. It goes behind them
+          if the neighbour must learn that our lane waits.
         - An echo of its last stamp goes first.
         """
         lane, marked_at = self.lane, self._marked_at
         if marked_at is None:
             self._marked_at = now
-        elif now - marked_at >= MARK_S:
+        elif chunks and now - marked_at >= MARK_S:
             self._marked_at = now
             chunks.insert(0, self._stamp_bytes(now))
         if self.data_bytes:

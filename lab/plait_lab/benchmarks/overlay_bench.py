@@ -1,5 +1,5 @@
-"""The overlay of real brokers: a chain's throughput and the delay of a hop beside other systems, and the cost of
-faults.
+"""The overlay of real brokers: a chain's throughput and the delay of a hop beside other systems, a chain that is
+offered more than it carries, and the cost of faults.
 
 The contenders take turns in every repeat, in rotating order. Figures are medians; for faults the worst is shown. A
 fault during which the machine stalled is repeated, unless events went wrong, and the repetition is reported. A trial
@@ -15,6 +15,7 @@ from typing import Final
 from ..attempts import Attempts
 from .chains.catalogue import OURS, RIVALS
 from .chains.chain import LONG, Chain
+from .chains.overload import load_figures
 from .chains.trials import Passed, RunningChain, flood_chain, paced_chain, running_chain
 from .groups import Group, Session
 from .measurement.machine_stalls import MachineStalls
@@ -41,6 +42,7 @@ def overlay_figures(session: Session) -> Iterator[Figure]:
     """Yield all figures of the overlay."""
     attempts = Attempts(session.progress, {rival.title for rival in RIVALS})
     yield from _chains(session, attempts)
+    yield from load_figures(session)
     yield from _faults(session, attempts)
     yield from _delays(session, attempts)
     yield from attempts.figures()

@@ -44,7 +44,8 @@ def _stream(contender: Contender, command: ChildCommand, counters: SharedCounter
     if not command.subscriptions:
         return PublishedStream(command.plan, counters, contender.arguments)
     filters = interests(command.seed, command.subscriptions)
-    weights = contender.deliveries(quotes(command.plan.seed), filters)
+    events = quotes(command.plan.seed, event_bytes=command.plan.event_bytes)
+    weights = contender.deliveries(events, filters)
     return PublishedStream(command.plan, counters, contender.crowd_arguments, weights)
 
 

@@ -22,8 +22,8 @@ STAMPS_MAX: Final = 4096
 WRITE_S: Final = 0.001
 """Writes within this time count as one, so that many small ones are cheap to remember."""
 
-TOGETHER_S: Final = 0.002
-TOGETHER_SHARE: Final = 0.25
+TOGETHER_S: Final = 0.005
+TOGETHER_SHARE: Final = 0.5
 TOGETHER_COPIES: Final = 8
 """A write waits for what the lane carries in this time, or for this share of its window if that is less. It does not
 wait if that is less than so many copies."""

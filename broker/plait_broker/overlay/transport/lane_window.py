@@ -2,9 +2,10 @@
 
 A control frame overtakes the events that wait in the lane's own queue. It cannot overtake those that are on their way:
 in the buffers of the kernel, of relays and of routers, or unread at the neighbour. So the window follows the lane's
-bandwidth-delay product. It keeps the queueing that a lane adds to its round trip near `QUEUE_S`, as FAST TCP does:
+bandwidth-delay product. It keeps the queueing that a lane adds to its round trip at 10 to 20 ms (`QUEUE_S`), as FAST
+TCP does:
 
-    window = window * (base round trip + QUEUE_S) / round trip
+    window = window * (base round trip + queueing) / round trip
 
 - The round trip is the least of an epoch, so that single stalls do not count.
 - A new window doubles in each epoch, until its lane queues. So does one whose lane carries more with every epoch, and
@@ -19,8 +20,12 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-QUEUE_S: Final = 0.010
-"""Queueing delay that the window aims at. Less would leave a lane idle between two turns of a busy neighbour."""
+QUEUE_S: Final = 0.020
+QUEUE_S_MIN: Final = 0.010
+PACKETS_BYTES: Final = 12_000
+"""Queueing delay that the window aims at, less the time that eight packets take, but at least the minimum. It bounds the
+delay of a control frame. Less would leave a fast lane idle between two turns of a busy neighbour, and wake both brokers
+more often."""
 
 START_BYTES: Final = 16 << 10
 """A new lane may be slow: at 1 Mbit/s this takes an eighth of a second. A fast lane needs a few epochs to grow."""
@@ -156,7 +161,7 @@ class LaneWindow:
             return
         if self._base.add(round_trip_s, now) and self._limited:
             base_s = self.base_s
-            self._drain(max(EMPTY, int(self.size * DRAINED * base_s / (base_s + QUEUE_S))), now)
+            self._drain(max(EMPTY, int(self.size * DRAINED * base_s / (base_s + self._queue_s))), now)
             return
         if now >= self._epoch_since:
             self._arrived += size
@@ -168,6 +173,12 @@ class LaneWindow:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    @property
+    def _queue_s(self) -> float:
+        """The queueing delay that this lane aims at."""
+        capacity = self.capacity
+        return max(QUEUE_S_MIN, QUEUE_S - PACKETS_BYTES / capacity) if capacity else QUEUE_S_MIN
+
     def _begin_epoch(self, at: float) -> None:
         self._epoch_since, self._arrived, self._least_s, self._limited = at, 0, inf, False
 
@@ -177,7 +188,7 @@ class LaneWindow:
             self._faster_epochs = self._faster_epochs + 1 if rate > FASTER * self.rate else 0
         self.rate = rate
         self._capacity.add(rate, now)
-        aim_s = self.base_s + QUEUE_S
+        aim_s = self.base_s + self._queue_s
         if self._least_s > aim_s:
             self._shrink(aim_s, now)
         elif self._limited:
