@@ -282,6 +282,7 @@ class Broker:
             return
         self._counters.bytes_in += len(data)
         connection.received_at = now
+        connection.arrived_bytes += len(data)
         decoder = connection.decoder
         try:
             frames = decoder.read(data)

@@ -404,6 +404,7 @@ def lane_facts(lane: Lane, now: float) -> Json:
         "in_flight_bytes": lane.in_flight,
         "bytes_s": round(figures.bytes_per_s(now)),
         "measured_capacity": round(figures.capacity.bytes_per_s) or None,
+        "arriving_capacity": round(figures.arrivals.bytes_per_s) or None,
         "utilisation": None if utilisation is None else round(utilisation, 3),
     }
 

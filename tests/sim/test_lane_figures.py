@@ -113,6 +113,13 @@ def test_the_capacity_of_a_full_lane_is_that_of_its_link() -> None:
     assert sender(loaded(0.8)).lane.figures.capacity.bytes_per_s == 0.0
 
 
+def test_both_ends_measure_the_capacity_of_a_full_lane() -> None:
+    for load, known in ((1.6, True), (0.8, False)):
+        arriving = neighbour(loaded(load), 2, 1).lane.figures.arrivals.bytes_per_s
+        assert arriving == (pytest.approx(LANE_BYTES_PER_S, rel=0.05) if known else 0.0)
+        assert neighbour(loaded(load), 1, 2).lane.figures.arrivals.bytes_per_s == 0.0, "the opposite lane is idle"
+
+
 def test_copies_of_events_are_counted_where_they_arrive() -> None:
     world = loaded(0.8).world
     published, relayed, arrived = (world.broker(number).counters for number in range(3))

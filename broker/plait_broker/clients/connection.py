@@ -65,6 +65,7 @@ class Connection:
         "_stamp",
         "_unechoed",
         "_version",
+        "arrived_bytes",
         "caller",
         "closing",
         "control_rate",
@@ -133,6 +134,8 @@ class Connection:
         """The last stamp of a neighbour."""
         self._echoed_stamp: ClockStamp | None = None
         """The last stamp that was echoed."""
+        self.arrived_bytes = 0
+        """Bytes that have arrived since the last stamp."""
         self._since_stamp = 0
         """Number of events that have arrived since the last stamp."""
         self._unechoed = False
@@ -146,9 +149,14 @@ class Connection:
         self.control_rate = TokenBucket(CONTROL_PER_S, CONTROL_BURST, now)
         self.lane = lane
 
-    def stamped(self, stamp: ClockStamp) -> None:
+    def stamped(self, stamp: ClockStamp, now: float) -> None:
         """Take a stamp of a neighbour. Its echo follows if events have come since the last one."""
-        self._stamp, self._since_stamp = stamp, 0
+        arrivals = self.lane.figures.arrivals
+        if self._stamp is not None and self._stamp.waits:
+            arrivals.delivered(self.arrived_bytes, now)
+        else:
+            arrivals.interrupt()
+        self._stamp, self._since_stamp, self.arrived_bytes = stamp, 0, 0
         if self._unechoed:
             self._outgoing[self.id] = self
 

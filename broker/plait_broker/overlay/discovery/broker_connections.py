@@ -239,7 +239,7 @@ class BrokerConnections:
                 self._overlay.note_false_echo(link.neighbour, now)
         else:
             if isinstance(frame, ClockStamp):
-                link.stamped(frame)
+                link.stamped(frame, now)
             self._overlay.receive(link.neighbour, frame, now)
 
     def expel(self, link: Connection, code: Code, reason: str, now: float) -> None:

@@ -125,11 +125,14 @@ class LaneFigures:
 
     __slots__ = (
         "_delayed", "_empty_since", "_full", "_marks", "_peaks", "_waits_since",
-        "bytes", "capacity", "events", "round_trips", "waits",
+        "arrivals", "bytes", "capacity", "events", "round_trips", "waits",
     )  # fmt: skip
 
     def __init__(self, now: float) -> None:
         self.capacity = Capacity()
+        self.arrivals = Capacity()
+        """Of the opposite lane: what has arrived here while the neighbour's events waited. Its echoes are not involved,
+        so the two ends of a lane measure it independently."""
         self.round_trips = ExcessDelays(now)
         """From the write of events to their echo."""
         self.waits = ExcessDelays(now)

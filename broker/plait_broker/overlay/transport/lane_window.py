@@ -23,8 +23,8 @@ from typing import Final
 QUEUE_S: Final = 0.020
 QUEUE_S_MIN: Final = 0.010
 PACKETS_BYTES: Final = 12_000
-"""Queueing delay that the window aims at, less the time that eight packets take, but at least the minimum. It bounds the
-delay of a control frame. Less would leave a fast lane idle between two turns of a busy neighbour, and wake both brokers
+"""Queueing delay that the window aims at, less the time of eight packets, but at least the minimum. It bounds the delay
+of a control frame. Less would leave a fast lane idle between two turns of a busy neighbour, and would wake both brokers
 more often."""
 
 START_BYTES: Final = 16 << 10

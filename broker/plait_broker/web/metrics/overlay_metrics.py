@@ -121,6 +121,9 @@ def _lanes(named: Mapping[str, Neighbour], now: float) -> Iterator[Metric]:
                  {name: 0.0 if at is None else now - at for name, at in oldest.items()})  # fmt: skip
     yield gauges("plait_link_capacity_bytes_per_second", "Greatest rate of the link while events waited; 0: unknown.",
                  "neighbour", {name: lane.figures.capacity.bytes_per_s for name, lane in lanes.items()})  # fmt: skip
+    yield gauges("plait_link_arriving_capacity_bytes_per_second",
+                 "Greatest rate at which bytes arrived while the neighbour's events waited; 0: unknown.",
+                 "neighbour", {name: lane.figures.arrivals.bytes_per_s for name, lane in lanes.items()})  # fmt: skip
     yield gauges("plait_link_utilisation_ratio", "Share of its capacity that the link used lately; NaN: unknown.",
                  "neighbour", {name: _known(share) for name, share in used.items()})  # fmt: skip
     yield counters("plait_link_bytes", "Bytes of events handed to the neighbour since the link came up.",

@@ -90,6 +90,8 @@ LINKS: Final = Dashboard(
               "Of the capacity, which is known once the link was full."),
         _link("Traffic", f"rate(plait_link_bytes_total{{{_HERE}}}[1m])", "Bps", "Bytes of events."),
         _link("Capacity", _now("plait_link_capacity_bytes_per_second"), "Bps", "0 until the link was full once."),
+        _link("Capacity, as it arrives", _now("plait_link_arriving_capacity_bytes_per_second"), "Bps",
+              "Of the lane from the neighbour, measured here."),
         _link("Full", _now("plait_link_full"), "short", "Events wait for a second or longer.", "state-timeline"),
         Panel("Delay of events, 99%", ((_now("plait_link_transit_p99_seconds"), "{{neighbour}} → {{broker}}"),), "s",
               says="From the write at the neighbour to the read.", width=12),

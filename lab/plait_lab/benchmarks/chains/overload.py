@@ -67,7 +67,7 @@ class Load:
     """Events that the publisher's broker dropped, counted and reported."""
 
 
-def offer(seed: int, rate: int, seconds: float, subscribers: int = SUBSCRIBERS) -> Load:
+def measure_load(seed: int, rate: int, seconds: float, subscribers: int = SUBSCRIBERS) -> Load:
     """Offer events at a rate to a new chain, and measure what its crowd receives."""
     chain = ScrapedChain()
     phases = (Phase("paced", WARM_S, rate), Phase("paced", seconds, rate))
@@ -120,7 +120,7 @@ def load_figures(session: Session) -> Iterator[Figure]:
 def _offered(session: Session, rate: int, subscribers: int) -> Load:
     seconds = session.size(20, 1)
     session.progress(f"{rate:,} publishes a second to {subscribers:,} subscribers for {seconds} s")
-    return offer(session.seed, rate, seconds, subscribers)
+    return measure_load(session.seed, rate, seconds, subscribers)
 
 
 def _scrape(page: int, name: str) -> list[Sample]:
