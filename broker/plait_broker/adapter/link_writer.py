@@ -93,7 +93,7 @@ class LinkWriter:
             return
         lane.note_backlog(now)
         before, waited_us = queue.items, 0
-        while queue:
+        while queue and connection.takes_data:
             run = queue.first
             run_waited_us = run.waited_us(now)
             turn_bytes = TURN_BYTES if queue.shared else BURST_BYTES_MAX

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from heapq import merge
 from typing import Final, TypeAlias
 
-from plait_core.limits import PRIORITY_MAX
 from plait_core.wire import Forward
 from plait_core.wire.delivery_writer import common_stream
 from plait_core.wire.frame_types.group_frames import GroupBatch
@@ -90,8 +89,8 @@ class LaneQueue:
         self.bytes = 0
         self._arrived = 0
         self._by_key: dict[Key, Line] = {}
-        self._ready: list[OrderedDict[Line, None]] = [OrderedDict() for _ in range(PRIORITY_MAX + 1)]
-        """By the priority of their first copy, the lines in turn."""
+        self._ready: dict[int, OrderedDict[Line, None]] = {}
+        """By the priority of their first copy, the lines in turn. No priority is there without lines."""
 
     def __len__(self) -> int:
         return self.items
@@ -135,7 +134,7 @@ class LaneQueue:
     @property
     def shared(self) -> bool:
         """Whether other lines take turns with the next one, or may overtake it."""
-        return sum(map(len, self._ready)) > 1
+        return len(self._ready) > 1 or any(len(lines) > 1 for lines in self._ready.values())
 
     def remove(self, count: int) -> None:
         """Remove this many copies of the next run, which are written. Its line has had its turn."""
@@ -144,7 +143,7 @@ class LaneQueue:
         waiting = run.batches or run.copies
         left = len(waiting) - count
         size = run.bytes if not left else run.bytes * count // len(waiting)
-        del self._ready[line.priority][line]
+        self._leave(line)
         if left:
             del waiting[:count]
             run.bytes -= size
@@ -160,12 +159,12 @@ class LaneQueue:
 
     def oldest_at(self) -> float | None:
         """Return the time since which the next copy waits, or None if none does."""
-        return min((line.runs[0].at for lines in self._ready for line in lines), default=None)
+        return min((line.runs[0].at for lines in self._ready.values() for line in lines), default=None)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _first_line(self) -> Line:
-        return next(iter(next(lines for lines in reversed(self._ready) if lines)))
+        return next(iter(self._ready[max(self._ready)]))
 
     def _append(self, line: Line, copies: Sequence[EventCopy], size: int, priority: int, flags: int, at: float) -> None:
         runs = line.runs
@@ -180,7 +179,13 @@ class LaneQueue:
 
     def _enter(self, line: Line) -> None:
         line.priority = line.runs[0].priority
-        self._ready[line.priority][line] = None
+        self._ready.setdefault(line.priority, OrderedDict())[line] = None
+
+    def _leave(self, line: Line) -> None:
+        lines = self._ready[line.priority]
+        del lines[line]
+        if not lines:
+            del self._ready[line.priority]
 
     def _line_of(self, key: Key) -> Line:
         """Return the line of one stream."""
@@ -212,7 +217,7 @@ class LaneQueue:
         if not others:
             return first
         for line in lines:
-            del self._ready[line.priority][line]
+            self._leave(line)
         first.runs = deque(merge(*(line.runs for line in lines), key=_number))
         for line in others:
             first.keys += line.keys
