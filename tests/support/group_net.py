@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from copies import publish
 
+from plait_broker.overlay.groups.group_root import GAP_S
 from plait_broker.overlay.groups.group_tree import GroupTree
 from plait_broker.overlay.groups.stream_groups import StreamGroups
 from plait_broker.overlay.outputs import Output, RelayFrame, SendBatch, SendFrame
@@ -34,9 +35,9 @@ FORK = GroupTree((1, 2, 3, 4, 5), (5, 3, 1, 1, 1), (1, 1, 2, 2, 1))
 """A root with the children 2 and 5; 3 and 4 are below 2."""
 
 
-def unacked(sequence: int = 1, *, flags: int = 0, payload: bytes = b"") -> Unacked:
-    """Return an event as its root keeps it."""
-    return publish(sequence, payload=payload), flags, 0, 0.0, None
+def unacked(sequence: int = 1, *, flags: int = 0, payload: bytes = b"", at: float = 0.0) -> Unacked:
+    """Return an event as its root keeps it. `at`: when it was published."""
+    return publish(sequence, payload=payload), flags, 0, at, None
 
 
 def identities(count: int) -> list[Identity]:
@@ -148,7 +149,7 @@ class GroupNet:
     def publish(self, sequence: int, *to: int, flags: int = 0, root: int = 1) -> list[int]:
         """Publish an event at a root for destinations by their indexes. Return those that its group does not serve."""
         homes = [self.ids[index - 1] for index in to]
-        others, _ = self[root].groups.publish(homes, unacked(sequence, flags=flags), self.now)
+        others, _ = self[root].groups.publish(homes, unacked(sequence, flags=flags, at=self.now), self.now)
         return others
 
     def settle(self) -> None:
@@ -157,10 +158,20 @@ class GroupNet:
             broker.groups.settle(self.now)
             self.waiting += broker.take()
 
+    def end_gap(self) -> None:
+        """Advance the clock until all batches may leave, and send them."""
+        if any(broker.groups.pending for broker in self.brokers.values()):
+            self.now += GAP_S
+            for broker in self.brokers.values():
+                if broker.groups.pending:
+                    broker.groups.tick(self.now)
+            self.settle()
+
     def carry(self, lost: type[GroupFrame] | None = None, over: tuple[int, int] = (0, 0)) -> None:
         """Carry frames until none is sent. Frames of the type `lost` are lost on the link `over`, by index."""
         ends = tuple(self.ids[at - 1] for at in over) if lost else (0, 0)
         self.settle()
+        self.end_gap()
         while self.waiting:
             sender, to, frame = self.waiting.popleft()
             if lost is not None and type(frame) is lost and (sender, to) == ends:

@@ -241,8 +241,9 @@ class Overlay(OverlayState):
 
     @property
     def unsent(self) -> bool:
-        """Whether events wait for a link, or for the window of a stream whose destination can be reached."""
-        if any(neighbour.lane.queue for neighbour in self.neighbours.values()):
+        """Whether events wait for a link, a batch of a stream group, or the window of a stream whose destination can be
+        reached."""
+        if self.groups.pending or any(neighbour.lane.queue for neighbour in self.neighbours.values()):
             return True
         streams = self.event_streams.outgoing
         return any(stream.waiting and self.map.reaches(self.me, home) for home, stream in streams.items())

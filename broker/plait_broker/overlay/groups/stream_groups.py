@@ -262,30 +262,35 @@ class StreamGroups:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     @property
+    def pending(self) -> bool:
+        """Whether events wait for a batch."""
+        return any(group.pending for group in self._groups())
+
+    @property
     def busy(self) -> bool:
         """Whether there is any group."""
         return self.root is not None or self.before is not None or bool(self.branches)
 
     def settle(self, now: float) -> None:
-        """Send what follows from this turn: batches, acks, and events that have waited for others."""
+        """Send what follows from this turn: batches that are due, acks, and events that have waited for others."""
         if self._map.revision != self._revision:
             self._revision, self._check_at = self._map.revision, min(self._check_at, now + CHECK_S)
         if not self._changed:
             return
         self._changed = False
         for group in self._groups():
-            if group.pending or now >= group.ask_at:
-                self._send_turn(group, now)
+            if now >= group.send_at:
+                self._send_batches(group, now)
         for branches in self.branches.values():
             for branch in branches:
                 self._release(branch)
                 self._answer(branch, now)
 
     def tick(self, now: float) -> None:
-        """Ask for acks, send those that are due, and serve members that are late by their own streams."""
+        """Send batches and acks that are due, and serve members that are late by their own streams."""
         for group in self._groups():
-            if now >= group.ask_at:
-                self._send_turn(group, now)
+            if now >= group.send_at:
+                self._send_batches(group, now)
             late = group.late(now)
             if late:
                 self._move_out([group.tree.ids[index] for index in bits_of(late)], now)
@@ -296,8 +301,9 @@ class StreamGroups:
             for branch in branches:
                 self._answer(branch, now)
 
-    def ack_all(self, now: float) -> None:
-        """Send all acks that wait for those of others: this broker stops."""
+    def send_all(self, now: float) -> None:
+        """Send all events that wait for a batch, and all acks that wait for those of others: this broker stops."""
+        self._send_pending(now)
         for branches in self.branches.values():
             for branch in branches:
                 self._answer(branch, now, now + TOGETHER_S)
@@ -351,7 +357,7 @@ class StreamGroups:
         before = self.root
         if before is not None:
             before.ask(now)
-            self._send_turn(before, now)
+            self._send_batches(before, now)
             before.settle()
             self.before = before if before.kept else None
         epoch = max(1, round(now * 1_000_000), 0 if before is None else before.next)
@@ -383,7 +389,13 @@ class StreamGroups:
         proof = self._message_auth.prove_claim(broker, self.me, open.epoch, PLACE_CLAIM, claimed)
         return member._replace(proof=proof)
 
-    def _send_turn(self, group: GroupRoot, now: float) -> None:
+    def _send_pending(self, now: float) -> None:
+        """Send all events that wait for a batch."""
+        for group in self._groups():
+            if group.pending:
+                self._send_batches(group, now)
+
+    def _send_batches(self, group: GroupRoot, now: float) -> None:
         for child, frame in group.batches(now):
             self._send_batch(child, frame, now)
 
@@ -402,9 +414,7 @@ class StreamGroups:
 
     def _move_out(self, brokers: list[int], now: float) -> None:
         """Serve members by their own streams again: send each what it has not acked."""
-        for group in self._groups():
-            if group.pending:
-                self._send_turn(group, now)
+        self._send_pending(now)
         for broker in brokers:
             unacked: list[Kept] = []
             for group in self._groups():

@@ -308,7 +308,7 @@ class EventStreams:
             incoming.ack_soon(now, now)
         self._ack_at = now
         self.settle(now)
-        self.groups.ack_all(now)
+        self.groups.send_all(now)
 
     def expire(self, now: float) -> None:
         """Give up expired events for destinations that cannot be reached."""

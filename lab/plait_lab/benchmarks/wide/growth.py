@@ -15,7 +15,7 @@ from plait_broker.server.gc_tuning import tune_collector
 from ...experiments.peers.drawing import Lines, draw_figure
 from ..groups import Session
 from ..reports import number_text, table
-from .group_costs import group_cost
+from .group_costs import LONE_RATE, group_cost
 from .root_memory import GROUP, measure_root
 from .single_costs import single_cost
 from .wide_root import WideRoot
@@ -36,7 +36,7 @@ class Growth:
     group_publish_us: float
     """Processor time to publish an event to all others, of 8 in a turn."""
     group_alone_publish_us: float
-    """Processor time to publish an event that is alone in its turn."""
+    """Processor time to publish an event that shares its batch with no other."""
     single_publish_us: float
     group_bytes: float
     """Bytes on the broker's own links above the event itself, all together."""
@@ -71,7 +71,7 @@ class Plot(NamedTuple):
 
 
 TOGETHER: Final = f"stream group, {BURST} events a turn"
-ALONE: Final = "stream group, 1 event a turn"
+ALONE: Final = "stream group, a lone event"
 SINGLY: Final = "single destinations"
 
 PLOTS: Final = {
@@ -133,7 +133,7 @@ def measure_growth(session: Session, brokers: int) -> Growth:
     with broker_collector():
         group = group_cost(seed, others, seconds, burst=BURST, settings=GROUP)
     with broker_collector():
-        alone = group_cost(seed, others, seconds, burst=1, settings=GROUP)
+        alone = group_cost(seed, others, seconds / 2, burst=1, rate=LONE_RATE, settings=GROUP)
     session.progress(f"{brokers:,} brokers: events that name each destination")
     with broker_collector():
         single = single_cost(seed, others, seconds / 2, burst=BURST)

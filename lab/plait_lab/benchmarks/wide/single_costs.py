@@ -1,4 +1,4 @@
-"""What an event to all brokers costs its root without a stream group.
+"""The cost of an event to all brokers for its root, without a stream group.
 
 The event names each destination, and each has a stream of its own. The destinations are receive streams of production.
 """
@@ -18,7 +18,7 @@ from plait_core.limits import DESTINATIONS_MAX
 from plait_core.wire.delivery_writer import DeliveryWriter
 from plait_core.wire.frame_header import VERSION_MAX
 
-from .group_costs import TURN_S, EventCost
+from .group_costs import RATE, EventCost
 from .stream_acks import acks_due, let_arrive, receive_acks
 from .wide_root import SETTINGS, WideRoot
 
@@ -34,7 +34,7 @@ def single_cost(seed: int, destinations: int, seconds: float, *, burst: int) -> 
     root = WideRoot(seed, destinations + 1, 3 * destinations, SINGLE)
     homes = root.ids[1:]
     streams = {id: ReceiveStream() for id in homes}
-    turn_s = TURN_S * burst / 2
+    turn_s = burst / RATE
     turns = max(1, round(seconds / turn_s))
     published_s = acks_s = above = 0.0
     for turn in range(-round(WARM_S / turn_s), turns):

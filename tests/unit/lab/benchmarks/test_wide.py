@@ -17,6 +17,6 @@ def test_small_overlays_are_measured() -> None:
     figures = list(wide_bench.wide_figures(Session(7, quick=True, progress=steps.append)))
     assert steps
     for figure in figures:
-        assert figure.target is not None
+        assert figure.target is not None or "a lone event" in figure.measure
         assert figure.reached is not None
         assert figure.reached >= 0

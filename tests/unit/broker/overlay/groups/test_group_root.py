@@ -15,6 +15,8 @@ from plait_broker.overlay.groups.group_record import EMPTY, MemberRecord, closed
 from plait_broker.overlay.groups.group_root import (
     ACK_CLAIM,
     ASKED_S,
+    GAP_S,
+    PART_BYTES,
     PATIENCE_S,
     GroupRoot,
     Kept,
@@ -152,6 +154,53 @@ def test_the_signature_of_a_batch_is_that_of_its_root() -> None:
             near.check_batch(root.me, wrong, read.signature)
 
 
+# --- when to send -----------------------------------------------------------------------------------------------------
+
+
+def test_an_event_after_a_pause_leaves_at_once_and_later_ones_wait_for_the_gap() -> None:
+    root = root_of()
+    add(root, 1, now=5.0)
+    assert root.send_at <= 5.0
+    assert list(root.batches(5.0))
+    for part in (0.25, 0.5):
+        add(root, 1, now=5.0 + part * GAP_S)
+        assert root.send_at == root.due_at == 5.0 + GAP_S
+    ((_, frame),) = root.batches(root.send_at)
+    assert len(unpack_batch(frame.events, 3).events) == 2
+    add(root, 1, now=6.0)
+    assert root.send_at <= 6.0
+
+
+def test_a_question_waits_for_the_events_that_it_is_for() -> None:
+    root = root_of()
+    add(root, 1, now=5.0)
+    assert not any(frame.asks for _, frame in root.batches(5.0))
+    add(root, 1, now=5.0, urgent=True)
+    assert root.ask_at == 5.0
+    assert root.send_at == root.due_at == 5.0 + GAP_S
+    assert [(frame.asks, frame.last) for _, frame in root.batches(root.send_at)] == [(True, root.last)] * 2
+    assert root.send_at == root.ask_at == inf
+
+
+@pytest.mark.parametrize(("count", "size"), [(BATCH_EVENTS_MAX, 1), (4, PART_BYTES // 4)])
+def test_a_full_batch_does_not_wait(count: int, size: int) -> None:
+    root = root_of()
+    add(root, 1, now=5.0)
+    assert list(root.batches(5.0))
+    for _ in range(count):
+        assert root.send_at > 5.0
+        root.add(unacked(payload=bytes(size)), 0b10, 5.0, urgent=False)
+    assert root.send_at <= 5.0
+
+
+def test_the_age_of_an_event_includes_its_wait_for_the_batch() -> None:
+    root = root_of()
+    for at in (5.0, 5.001):
+        root.add(unacked(at=at), 0b10, at, urgent=False)
+    ((_, frame),) = root.batches(5.002)
+    assert [event.delay_us for event in unpack_batch(frame.events, 3).events] == [2000, 1000]
+
+
 # --- when to ask ------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +208,7 @@ def test_acks_are_asked_for_after_a_while_or_many_events_or_an_urgent_one() -> N
     root = root_of()
     assert root.due_at == inf
     add(root, 1, now=5.0)
+    assert list(root.batches(5.0))
     assert root.ask_at == root.due_at == 5.0 + ACK_S
     add(root, 1, now=5.1)
     assert root.ask_at == 5.0 + ACK_S

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from group_net import GroupNet, unacked
 
 from plait_broker.overlay.groups import stream_groups
-from plait_broker.overlay.groups.group_root import PATIENCE_S
+from plait_broker.overlay.groups.group_root import GAP_S, PATIENCE_S
 from plait_broker.overlay.groups.stream_groups import CHECK_S, JOIN_S, OPEN_S
 from plait_broker.overlay.outputs import Acked
 from plait_broker.overlay.transport.reliable_stream import ACK_S
@@ -45,6 +46,72 @@ def test_events_reach_their_members_once_and_in_order() -> None:
     for broker in (2, 3, 4, 5):
         assert net[broker].sequences == [1, *(sequence for sequence, to in sets.items() if broker in to)]
     assert net[3].events[-1].path == (1, 2)
+
+
+def test_events_that_follow_closely_share_a_batch_and_a_lone_one_leaves_at_once() -> None:
+    net = opened(CHAIN)
+    net.publish(2, 2, 3)
+    net.settle()
+    assert len(net.waiting) == 1
+    for sequence in (3, 4, 5):
+        net.now += GAP_S / 4
+        net.publish(sequence, 2, 3)
+        net.settle()
+    assert len(net.waiting) == 1
+    due_at = net[1].groups.due_at
+    assert net.now < due_at <= net.now + GAP_S / 4 + 1e-9
+    net.advance(due_at - net.now)
+    assert len(net.frames(GroupBatch)) == 4, "two batches, each over two links"
+    assert net[3].sequences == [1, 2, 3, 4, 5]
+    delays_us = [event.delay_us for event in net[2].events[1:]]
+    assert delays_us[0] == 0
+    assert delays_us[1:] == sorted(delays_us[1:], reverse=True)
+    assert delays_us[1] == pytest.approx(GAP_S * 750_000, abs=1)
+
+
+def test_events_that_wait_for_a_batch_leave_before_a_member_is_served_by_its_own_stream() -> None:
+    net = opened(CHAIN)
+    for sequence in (2, 3):
+        net.publish(sequence, 2, 3)
+        net.settle()
+    net.waiting.clear()
+    assert net[1].groups.pending
+    net[1].groups.leave(net.ids[2], net.now)
+    assert not net[1].groups.pending
+    ((_, _, frame),) = net[1].take()
+    assert isinstance(frame, GroupBatch)
+    assert [event.members for event in unpack_batch(frame.events, 2).events] == [0b11]
+    ((broker, events),) = net[1].groups.moved
+    assert (broker, [each[0].sequence for _, each in events]) == (net.ids[2], [2, 3])
+
+
+def test_events_that_wait_for_a_batch_belong_to_the_group_before() -> None:
+    net = opened(CHAIN)
+    net[1].groups.leave(net.ids[2], net.now)
+    net.now += JOIN_S + OPEN_S
+    for sequence in (2, 3):
+        net.publish(sequence, 2)
+        net.settle()
+    first = net[1].groups.root
+    assert first is not None
+    assert first.pending
+    net.publish(4, 2, 3)
+    assert net[1].groups.before is first is not net[1].groups.root
+    assert not first.pending
+    net.carry()
+    assert net[2].sequences == [1, 2, 3, 4]
+
+
+def test_a_broker_that_stops_sends_what_waits_for_a_batch() -> None:
+    net = opened(CHAIN)
+    for sequence in (2, 3):
+        net.publish(sequence, 2, 3)
+        net.settle()
+    assert net[1].groups.pending
+    net[1].groups.send_all(net.now)
+    assert not net[1].groups.pending
+    net.carry()
+    assert net[3].sequences == [1, 2, 3]
 
 
 def test_an_event_with_few_destinations_opens_no_group() -> None:
@@ -160,6 +227,7 @@ def test_a_hole_leads_to_one_request_and_the_batches_come_again() -> None:
     for sequence in (3, 4):
         net.publish(sequence, 3)
     net.settle()
+    net.end_gap()
     held = [carried for carried in net.waiting if isinstance(carried[2], GroupBatch)]
     assert held
     net.carry()
