@@ -1,7 +1,7 @@
 """The prefix of every frame, and the type numbers in it.
 
 `>IBBH`: bytes after the prefix, protocol version, frame type, bytes of the route. A hot frame continues with its route
-and an event block, a control frame (whose route is empty) with one msgpack map. Big-endian throughout.
+and an event block, a control frame (whose route is empty) with one msgpack map or list. Big-endian throughout.
 """
 
 from __future__ import annotations

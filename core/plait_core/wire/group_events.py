@@ -2,6 +2,15 @@
 
 The root signs a list of digests, one for each event of a batch. A broker gets the events for its part of the tree, and
 the digests of the others. So one signature serves many events, and no member can make up an event for another.
+
+A batch is made of numbers of seven bits a byte (LEB128), of which most take one byte:
+
+    batch   events * 2 + 1 if signed, [signature], which events are here (a bit set), [digests of the others], events
+    event   destinations, age, flags (one byte), bytes of the block, block
+    set     length * 4 + kind, [bit set, or indexes as distances]
+
+Brokers on the way cut batches to subtrees, and must be able to forward what they got. So no part of a batch gets longer
+when its sets get smaller: bit sets and lists shrink, and the shorter one is taken.
 """
 
 from __future__ import annotations
@@ -16,17 +25,28 @@ from ..limits import BROKERS_MAX
 from .frame_types.group_frames import MEMBER_BYTES
 
 DIGEST_BYTES: Final = 16
-"""Bytes of a digest. A second event with the same digest would take 2^128 attempts."""
+"""Bytes of a digest. A relay that replaces an event needs another with the same digest: 2^128 attempts. A publisher
+that makes two such events itself needs 2^64, and gains what `THREAT_MODEL.md` says."""
+
+SIGNATURE_BYTES: Final = 64
+
+LIST_MAX: Final = 16
+"""Members of a set that is a list of indexes. To make a longer one takes more time than the bytes are worth."""
 
 BATCH_EVENTS_MAX: Final = 1024
 """Events of one batch."""
+
+POSITION_MAX: Final = (1 << 63) - 1
+"""Greatest position of an event."""
 
 DELAY_US_MAX: Final = 1 << 62
 """Greatest age of an event: sums of ages stay within 64 bits."""
 
 _MEMBER: Final = Struct(">QQQHH")
-_HEAD: Final = Struct(">QHB")
-_EVENT: Final = Struct(">QBHI")
+_ALL, _SAME, _BITS, _LIST = range(4)
+"""Kinds of a set: all members, the set of the event before, a bit set, and indexes."""
+
+_NUMBER_BITS_MAX: Final = 63
 _DIGESTED: Final = Struct(">QB")
 _CLAIM: Final = Struct(">BQQQH")
 _CLAIM_KIND: Final = 0x54
@@ -130,26 +150,28 @@ def pack_batch(batch: EventBatch, members: int) -> bytes:
     """Return the bytes of a batch for a part of the tree with so many members."""
     present = bytearray((batch.signed + 7) // 8)
     chunks: list[bytes] = []
+    before = -1
     for position, delay_us, flags, destinations, block in batch.events:
         at = position - batch.first
         present[at >> 3] |= 1 << (at & 7)
-        named = bytes_of_set(destinations, members)
-        chunks += (_EVENT.pack(delay_us, flags, len(named), len(block)), named, block)
-    head = _HEAD.pack(batch.first, batch.signed, len(batch.signature))
+        named = _SAME_BYTES if destinations == before else _pack_set(destinations, members)
+        before = destinations
+        chunks += (named, _pack_number(delay_us), _BYTES[flags], _pack_number(len(block)), block)
+    head = _pack_number(batch.signed << 1 | bool(batch.signature))
     absent = [batch.digests[position] for position in sorted(batch.digests)]
     return b"".join((head, batch.signature, present, *absent, *chunks))
 
 
-def unpack_batch(data: bytes, members: int) -> EventBatch:
-    """Return the events of a batch for a part of the tree with so many members. Raise FrameError if it is malformed."""
-    if len(data) < _HEAD.size:
-        raise FrameError(FrameFault.FIELD, "a batch that ends too early")
-    first, count, signature_bytes = _HEAD.unpack_from(data)
-    if not 1 <= count <= BATCH_EVENTS_MAX or first + count >= 1 << 63:
-        raise FrameError(FrameFault.FIELD, f"a batch of {count} events")
-    at = _HEAD.size + signature_bytes
-    signature, present = data[_HEAD.size : at], data[at : at + (count + 7) // 8]
-    at += (count + 7) // 8
+def unpack_batch(data: bytes, members: int, last: int) -> EventBatch:
+    """Return the events of a batch up to a position, for a part of the tree with so many members. Raise FrameError if
+    it is malformed."""
+    head, at = _read_number(data, 0)
+    count, is_signed = head >> 1, head & 1
+    first = last - count + 1
+    if not 1 <= count <= BATCH_EVENTS_MAX or first < 0 or last >= POSITION_MAX:
+        raise FrameError(FrameFault.FIELD, f"a batch of {count} events up to {last}")
+    signature, at = data[at : at + SIGNATURE_BYTES * is_signed], at + SIGNATURE_BYTES * is_signed
+    present, at = data[at : at + (count + 7) // 8], at + (count + 7) // 8
     if at > len(data) or int.from_bytes(present, "little") >> count:
         raise FrameError(FrameFault.FIELD, "a batch that ends too early")
     digests: dict[int, bytes] = {}
@@ -157,25 +179,107 @@ def unpack_batch(data: bytes, members: int) -> EventBatch:
     for offset in range(count):
         if present[offset >> 3] >> (offset & 7) & 1:
             positions.append(first + offset)
-        elif signature:  # without signatures, digests serve nothing
+        elif is_signed:  # without signatures, digests serve nothing
             digests[first + offset] = data[at : at + DIGEST_BYTES]
             at += DIGEST_BYTES
-    events = []
+    events: list[GroupEvent] = []
     for position in positions:
-        event, at = _read_event(data, at, position, members)
+        before = events[-1].members if events else None
+        event, at = _read_event(data, at, position, members, before)
         events.append(event)
     if at != len(data):
         raise FrameError(FrameFault.FIELD, "a batch with other bytes than its events")
     return EventBatch(first, count, signature, events, digests)
 
 
-def _read_event(data: bytes, at: int, position: int, members: int) -> tuple[GroupEvent, int]:
-    if at + _EVENT.size > len(data):
-        raise FrameError(FrameFault.FIELD, "a batch that ends too early")
-    delay_us, flags, set_bytes, block_bytes = _EVENT.unpack_from(data, at)
-    at += _EVENT.size
-    end = at + set_bytes + block_bytes
+def _read_event(data: bytes, at: int, position: int, members: int, before: int | None) -> tuple[GroupEvent, int]:
+    """Return the event that begins at an index, and the index behind it. `before`: the set of the event before."""
+    destinations, at = _read_set(data, at, members, before)
+    delay_us, at = _read_number(data, at)
+    flags = data[at : at + 1]
+    block_bytes, at = _read_number(data, at + 1)
+    end = at + block_bytes
     if end > len(data) or delay_us > DELAY_US_MAX:
         raise FrameError(FrameFault.FIELD, "an event of a batch that ends too early")
-    destinations = set_of_bytes(data[at : at + set_bytes], members)
-    return GroupEvent(position, delay_us, flags, destinations, data[at + set_bytes : end]), end
+    return GroupEvent(position, delay_us, flags[0], destinations, data[at:end]), end
+
+
+# --- sets of destinations, and numbers --------------------------------------------------------------------------------
+
+
+def _pack_set(destinations: int, members: int) -> bytes:
+    """Return a set of some of `members` members as bytes."""
+    if destinations == (1 << members) - 1:
+        return _ALL_BYTES
+    size = (destinations.bit_length() + 7) // 8
+    if destinations.bit_count() <= min(LIST_MAX, size):
+        listed = _pack_list(destinations)
+        if len(listed) <= size:
+            return listed
+    return _pack_number(size << 2 | _BITS) + destinations.to_bytes(size, "little")
+
+
+def _pack_list(destinations: int) -> bytes:
+    """Return a set as a list of indexes: the first one, then the distances between them, less one."""
+    chunks = [_pack_number(destinations.bit_count() << 2 | _LIST)]
+    while destinations:
+        skipped = (destinations & -destinations).bit_length() - 1
+        chunks.append(_pack_number(skipped))
+        destinations >>= skipped + 1
+    return b"".join(chunks)
+
+
+def _read_set(data: bytes, at: int, members: int, before: int | None) -> tuple[int, int]:
+    """Return the set that begins at an index, and the index behind it."""
+    head, at = _read_number(data, at)
+    length, kind = head >> 2, head & 3
+    if kind == _BITS:
+        return set_of_bytes(data[at : at + length], members), at + length
+    if kind == _LIST and length <= LIST_MAX:
+        return _read_list(data, at, length, members)
+    if kind == _ALL and length == 0:
+        return (1 << members) - 1, at
+    if kind == _SAME and length == 0 and before is not None:
+        return before, at
+    raise FrameError(FrameFault.FIELD, "a set of destinations that is none")
+
+
+def _read_list(data: bytes, at: int, count: int, members: int) -> tuple[int, int]:
+    found, index = 0, -1
+    for _ in range(count):
+        skipped, at = _read_number(data, at)
+        index += skipped + 1
+        if index >= members:
+            raise FrameError(FrameFault.FIELD, "a list of more members than there are")
+        found |= 1 << index
+    return found, at
+
+
+def _pack_number(number: int) -> bytes:
+    if number < 0x80:
+        return _BYTES[number]
+    found = bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at an index, and the index behind it."""
+    number = 0
+    for shift in range(0, _NUMBER_BITS_MAX, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+    raise FrameError(FrameFault.FIELD, "a number in a batch that ends too early, or is too long")
+
+
+_BYTES: Final = [bytes([value]) for value in range(256)]
+_ALL_BYTES: Final = _BYTES[_ALL]
+_SAME_BYTES: Final = _BYTES[_SAME]

@@ -56,6 +56,18 @@ def unpack_fields(body: bytes, limits: WireLimits) -> dict[str, Any]:
     return fields
 
 
+def unpack_items(body: bytes, limits: WireLimits) -> list[Any]:
+    """Decode the list of a listed frame's body. Its items are scalars, or small lists of later versions."""
+    try:
+        items = _unpack_listed(body)
+    except FOREIGN as error:
+        check_nesting(body, limits.nesting_max, limits.control_items_max)
+        raise foreign_fault(error) from None
+    if type(items) is not list:
+        raise FrameError(FrameFault.BODY, "the body of a listed frame is a list")
+    return items
+
+
 def _distinct(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     built = dict(pairs)
     if len(built) != len(pairs):
@@ -72,7 +84,11 @@ _SMALL_BYTES: Final = 256
 """A body of so few bytes needs no walk if no more of them can open a container than may be nested. The decoder then
 refuses lists that claim more items than this."""
 
+_LISTED_MAX: Final = 64
+"""Items of a listed frame, and of a list in it. No such frame has a tenth of them."""
+
 _unpack_flat: Final = unpacker()
+_unpack_listed: Final = unpacker(max_array_len=_LISTED_MAX, max_map_len=0)
 # No max_*_len: check_nesting has compared every length with the bytes that are really there.
 _unpack_control: Final = unpacker(object_pairs_hook=_distinct)
 _unpack_small: Final = unpacker(object_pairs_hook=_distinct, max_array_len=_SMALL_BYTES, max_map_len=_SMALL_BYTES)

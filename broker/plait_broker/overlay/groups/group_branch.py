@@ -65,7 +65,7 @@ class GroupBranch:
         """Positions that are to be acked, with the record of this broker's events up to there."""
 
     def takes(self, batch: GroupBatch) -> bool:
-        """Return whether a batch is the next one. `repairing` is set if batches before it are missing."""
+        """Return whether a batch is the next one. It ends a repair."""
         if batch.last < self.last or (batch.last == self.last and not batch.asks):
             return False
         if batch.previous != self.last or batch.last - self.last > JUMP_MAX:
@@ -74,31 +74,32 @@ class GroupBranch:
         return True
 
     def misses(self, batch: GroupBatch) -> bool:
-        """Return whether batches before this one are missing, and the parent was not asked for them."""
+        """Return whether batches before this one are missing, and the parent was not asked for them. It begins a
+        repair."""
         if batch.previous <= self.last or self.repairing:
             return False
         self.repairing = True
         return True
 
-    def read(self, batch: GroupBatch, link_us: int) -> EventBatch | None:
-        """Return the events of a batch with their ages here, or None if it has none. Raise FrameError."""
+    def read(self, batch: GroupBatch) -> EventBatch | None:
+        """Return the events of a batch, or None if it has none. Raise FrameError."""
         if not batch.events:
             return None
-        read = unpack_batch(batch.events, self.size)
-        if read.first <= self.last or batch.last < read.first + read.signed - 1:
+        read = unpack_batch(batch.events, self.size, batch.last)
+        if read.first <= self.last:
             raise FrameError(FrameFault.FIELD, "a batch with positions that it cannot have")
         for event in read.events:
             EventFrame(event.block)  # also those of others: a neighbour would take the fault for one of this broker
-        waited_us = link_us + batch.waited_us
-        events = [event._replace(delay_us=min(event.delay_us + waited_us, DELAY_US_MAX)) for event in read.events]
-        return read._replace(events=events)
+        return read
 
-    def advance(self, batch: GroupBatch, read: EventBatch | None, now: float) -> list[ReceivedEvent]:
-        """Take the next batch. Return the events for this broker, in order; `held` has them if they must wait."""
+    def advance(self, batch: GroupBatch, read: EventBatch | None, age_us: int, now: float) -> list[ReceivedEvent]:
+        """Take the next batch, which has this age here. Return the events for this broker, in order; `held` has them if
+        they must wait."""
         self.last = batch.last
         found = []
         for position, delay_us, flags, members, block in () if read is None else read.events:
             if members & 1 and not self.left:
+                delay_us = min(delay_us + age_us, DELAY_US_MAX)
                 frame = Forward(0, delay_us, flags, self.path, (), block)
                 found.append(ReceivedEvent(self.root, GROUP | position, frame, flags, delay_us, self.path, now))
                 self._open.append(position)

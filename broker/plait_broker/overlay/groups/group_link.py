@@ -34,8 +34,11 @@ class GroupLink:
         self._repaired = -1
         """The last position after which batches were sent again."""
 
-    def send(self, batch: EventBatch | None, last: int, now: float, *, asks: bool) -> GroupBatch | None:
-        """Return the part of a batch for this child, or None if there is nothing for it."""
+    def send(
+        self, batch: EventBatch | None, last: int, now: float, *, asks: bool, age_us: int = 0
+    ) -> GroupBatch | None:
+        """Return the part of a batch for this child, or None if there is nothing for it. `age_us`: the age of the batch
+        here."""
         subtree = self.subtree
         events = () if batch is None else _for(subtree, batch.events)
         if not (events or asks):
@@ -43,7 +46,7 @@ class GroupLink:
         data = b""
         if batch is not None and events:
             data = pack_batch(batch._replace(events=events, digests=_others(batch, events)), subtree.size)
-        frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks)
+        frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks, age_us)
         self._last = last
         self._memory.append((frame, now))
         self._memory_bytes += FRAME_BYTES + len(data)
@@ -52,7 +55,7 @@ class GroupLink:
         return frame
 
     def again(self, up_to: int, now: float) -> list[GroupBatch]:
-        """Return the batches after a position with the time since they were sent, or none if they are not remembered.
+        """Return the batches after a position with their present ages, or none if they are not remembered.
 
         A position that is not after the last one returns none: a child asks once for what follows a position. Each
         request costs a megabyte, so one that repeats itself must not be answered.
@@ -63,15 +66,20 @@ class GroupLink:
         if not found or found[0][0].previous != up_to:
             return []
         self._repaired = up_to
-        return [replace(frame, waited_us=max(0, round((now - at) * 1_000_000))) for frame, at in found]
+        return [
+            replace(frame, waited_us=frame.waited_us + max(0, round((now - at) * 1_000_000))) for frame, at in found
+        ]
 
 
 def _for(subtree: Subtree, events: Sequence[GroupEvent]) -> list[GroupEvent]:
+    """Return the events for a subtree, with their destinations there."""
     found = []
-    for event in events:
-        members = subtree.part_of(event.members)
-        if members:
-            found.append(event._replace(members=members))
+    before, part = 0, 0
+    for position, delay_us, flags, members, block in events:
+        if members != before:  # events that follow each other often have the same destinations
+            before, part = members, subtree.part_of(members)
+        if part:
+            found.append(GroupEvent(position, delay_us, flags, part, block))
     return found
 
 

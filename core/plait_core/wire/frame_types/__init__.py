@@ -1,1 +1,1 @@
-"""Control frames: one msgpack map each, declared as dataclasses."""
+"""Control frames: one msgpack map or list each, declared as dataclasses."""

@@ -5,19 +5,21 @@
     class Ping(ControlFrame):
         nonce: U64
 
-`@control` declares what a connection carries as a frame of its own. `@body` declares what an envelope carries
-(`envelope_frames.py`): fields marked `FROM_ENVELOPE` are not in the body's bytes, for the envelope has them.
+`@control` declares what a connection carries as a frame of its own. Its body is a msgpack map. A frame that a link
+carries hundreds of times a second is `listed`: its body is a list of the fields in their order, without their names.
+`@body` declares what an envelope carries (`envelope_frames.py`): fields marked `FROM_ENVELOPE` are not in the body's
+bytes, for the envelope has them.
 
-A decoder ignores fields that it does not know, so that later versions may add some. A field that is missing without a
-default, or that holds what its annotation does not allow, is a FrameError. The same checks run before sending. The
-number of a type is its name on the wire: the name of its class is in no byte, signature or MAC.
+A decoder ignores fields that it does not know, so that later versions may add some, in a list at its end. A field that
+is missing without a default, or that holds what its annotation does not allow, is a FrameError. The same checks run
+before sending. The number of a type is its name on the wire: the name of its class is in no byte, signature or MAC.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -25,7 +27,7 @@ from ...errors import FrameError, FrameFault
 from ...events import U64_MAX
 from ...limits import WIRE_LIMITS, WireLimits
 from ..frame_header import CONTROL_TYPES, HANDSHAKE_VERSION, PREFIX, PREFIX_BYTES, VERSION_MAX
-from ..msgpack_codec import pack, unpack_fields
+from ..msgpack_codec import pack, unpack_fields, unpack_items
 
 Check: TypeAlias = Callable[[Any], Any]
 """Return the value as the field's type, or raise a ValueError that names what it should have been."""
@@ -44,6 +46,14 @@ class AtMost:
     """Annotation of a text (characters), bytes, tuple or dict (items): its maximum length."""
 
     length: int
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceFrom:
+    """Annotation of an unsigned number in a listed frame: the wire has its distance from another field, modulo 2^64.
+    Positions are large and close to each other, and msgpack writes a small number in one to three bytes."""
+
+    field: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,12 @@ class FrameSchema:
     required: frozenset[str]
     opening: bool
     """True if the frame belongs to the handshake alone."""
+    listed: bool = False
+    """True if the body is a list of the fields."""
+    distances: tuple[tuple[str, str], ...] = ()
+    """The fields that are sent as distances, each with the field before it that it is a distance from."""
+    defaults: tuple[Any, ...] = ()
+    """Of a listed frame, the defaults of its last fields: the body ends before those that have them."""
 
 
 FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
@@ -101,14 +117,15 @@ _F = TypeVar("_F", bound=ControlFrame)
 _B = TypeVar("_B", bound=Body)
 
 
-def control(number: int, *, opening: bool = False) -> Callable[[type[_F]], type[_F]]:
+def control(number: int, *, opening: bool = False, listed: bool = False) -> Callable[[type[_F]], type[_F]]:
     """Register a dataclass as the control frame of that type number."""
     if number not in CONTROL_TYPES or number in FRAME_SCHEMAS:
         raise TypeError(f"frame type {number:#x} is taken, or outside the range of control frames")
 
     def register(frame: type[_F]) -> type[_F]:
         _refuse_second(number, frame, BODY_SCHEMAS)
-        FRAME_SCHEMAS[number] = _FRAME_SCHEMA_OF[frame] = _schema(number, frame, in_envelope=False, opening=opening)
+        schema = _schema(number, frame, in_envelope=False, opening=opening)
+        FRAME_SCHEMAS[number] = _FRAME_SCHEMA_OF[frame] = _listed(schema) if listed else schema
         return frame
 
     return register
@@ -145,6 +162,22 @@ def _schema(number: int, kind: type[Body], *, in_envelope: bool, opening: bool =
     return FrameSchema(number, kind, checks, required, opening)
 
 
+def _listed(schema: FrameSchema) -> FrameSchema:
+    """Return the schema of a frame whose body is a list."""
+    hints = get_type_hints(schema.frame, include_extras=True)
+    distances = [
+        (name, mark.field)
+        for name in schema.checks
+        for mark in getattr(hints[name], "__metadata__", ())
+        if isinstance(mark, DistanceFrom)
+    ]
+    names = list(schema.checks)
+    if any(names.index(base) >= names.index(name) for name, base in distances):
+        raise TypeError(f"{schema.frame.__name__}: a distance is from a field before")
+    defaults = [field.default for field in fields(schema.frame) if field.name not in schema.required]
+    return replace(schema, listed=True, distances=tuple(distances), defaults=tuple(defaults))
+
+
 def kind_number(content: type[Body]) -> int:
     """Return the number of a body's type."""
     return _BODY_SCHEMA_OF[content].number
@@ -163,11 +196,17 @@ def decode_body(schema: FrameSchema, body: bytes, given: Mapping[str, Any], limi
 
 
 def _decode(schema: FrameSchema, body: bytes, given: Mapping[str, Any], limits: WireLimits) -> Any:
-    received = unpack_fields(body, limits)
+    if schema.listed:
+        received = dict(zip(schema.checks, unpack_items(body, limits), strict=False))
+    else:
+        received = unpack_fields(body, limits)
     if missing := schema.required - received.keys():
         raise FrameError(FrameFault.FIELD, f"{schema.frame.__name__} without {', '.join(sorted(missing))}")
     try:
-        decoded = schema.frame(**_checked(schema, received), **given)
+        checked = _checked(schema, received)
+        for name, base in schema.distances:
+            checked[name] = (checked[base] + checked[name]) & U64_MAX
+        decoded = schema.frame(**checked, **given)
         _check_whole(decoded)
     except ValueError as error:
         raise FrameError(FrameFault.FIELD, f"{schema.frame.__name__}: {error}") from None
@@ -193,11 +232,28 @@ def encode_body(content: Body) -> bytes:
 def _encode(schema: FrameSchema, content: Body) -> bytes:
     values = {name: getattr(content, name) for name in schema.checks}
     try:
-        packed = pack({name: value for name, value in _checked(schema, values).items() if value is not None})
+        checked = _checked(schema, values)
+        if schema.listed:
+            packed = pack(_items(schema, checked))
+        else:
+            packed = pack({name: value for name, value in checked.items() if value is not None})
         _check_whole(content)
     except ValueError as error:
         raise ValueError(f"{schema.frame.__name__}: {error}") from error
     return bytes(packed)
+
+
+def _items(schema: FrameSchema, checked: dict[str, Any]) -> list[Any]:
+    """Return the list that is the body of a listed frame."""
+    items = checked.copy()
+    for name, base in schema.distances:
+        items[name] = (checked[name] - checked[base]) & U64_MAX
+    found = list(items.values())
+    for default in reversed(schema.defaults):
+        if found[-1] != default:
+            break
+        found.pop()
+    return found
 
 
 def _checked(schema: FrameSchema, values: dict[str, Any]) -> dict[str, Any]:
@@ -349,7 +405,7 @@ def _marked(check_kind: Check, mark: object) -> Check:
             return check_between
         case AtMost(length):
             return check_at_most
-        case FromEnvelope():
+        case FromEnvelope() | DistanceFrom():
             return check_kind
         case _:
             raise TypeError(f"{mark} is not a check")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 from ...limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
-from .frame_schema import U64, AtMost, Between, ControlFrame, control
+from .frame_schema import U64, AtMost, Between, ControlFrame, DistanceFrom, control
 
 MEMBER_BYTES: Final = 28
 """Bytes of one member in `GroupOpen`: see `group_members.py`."""
@@ -42,22 +42,23 @@ class GroupOpen(ControlFrame):
     """The group before, and its last position. The events of that group come first. 0 without one."""
 
 
-@control(0x54)
+@control(0x54, listed=True)
 @dataclass(frozen=True, slots=True)
 class GroupBatch(ControlFrame):
     """Events of a group, for members in the receiver's part of the tree."""
 
     root: U64
     epoch: U64
-    previous: U64
+    previous: Annotated[U64, DistanceFrom("epoch")]
     """The last position of the batch that the sender has sent to this receiver before."""
-    last: U64
-    """The receiver has all of its events up to this position."""
+    last: Annotated[U64, DistanceFrom("previous")]
+    """The receiver has all of its events up to this position. It is the position of the last of `events`, if any."""
     events: Annotated[bytes, AtMost(BATCH_BYTES_MAX)] = b""
     asks: bool = False
     """Whether all members are to ack all up to `last`."""
     waited_us: U64 = 0
-    """How long the batch has waited for the sender's lane."""
+    """The age of the batch: how long ago the root has sent it. Brokers on the way add to it, so that the bytes of the
+    events do not change."""
 
 
 @control(0x55)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -28,7 +28,10 @@ from plait_core.wire import (
     control,
     encode_frame,
 )
+from plait_core.wire.frame_header import PREFIX_BYTES
+from plait_core.wire.frame_types import frame_schema
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS, FrameSchema, decode_control
+from plait_core.wire.frame_types.group_frames import GroupBatch
 
 HELLO = {"version_min": 1, "version_max": 1, "role": "client", "name": "ibis", "publisher": 7}
 WELCOME = {"version": 1, "capabilities": [], "broker_name": "b", "broker": 1, "session": 2, "heartbeat_s": 5.0}
@@ -124,6 +127,71 @@ def test_values_that_a_field_may_not_have(number: int, changed: dict[str, Any]) 
 def test_each_required_field_is_required(number: int, name: str) -> None:
     body = {key: value for key, value in BODIES[number].items() if key != name}
     assert fault_of(number, msgpack.packb(body)) is FrameFault.FIELD
+
+
+# --- listed frames ----------------------------------------------------------------------------------------------------
+
+BATCH = GroupBatch(7, 2**60, 2**60 + 3, 2**60 + 5, b"events", True, 9)
+LISTED = [7, 2**60, 3, 2, b"events", True, 9]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        BATCH,
+        GroupBatch(7, 2**60, 2**60 - 1, 2**60),
+        GroupBatch(2**64 - 1, 2**64 - 1, 0, 2**64 - 1, b"", False, 1),
+        GroupBatch(0, 0, 2**64 - 1, 0, b"e", True),
+    ],
+)
+def test_listed_frames_there_and_back(frame: GroupBatch) -> None:
+    assert decode_control(schema(0x54), encode_frame(frame)[PREFIX_BYTES:]) == frame
+
+
+def test_a_listed_frame_has_no_names_and_no_defaults_at_its_end_and_small_distances() -> None:
+    assert msgpack.unpackb(encode_frame(BATCH)[PREFIX_BYTES:]) == LISTED
+    assert msgpack.unpackb(encode_frame(replace(BATCH, waited_us=0))[PREFIX_BYTES:]) == LISTED[:6]
+    assert msgpack.unpackb(encode_frame(GroupBatch(7, 5, 8, 9))[PREFIX_BYTES:]) == [7, 5, 3, 1]
+
+
+def test_further_items_of_a_later_version_are_ignored() -> None:
+    assert decode_control(schema(0x54), msgpack.packb([*LISTED, [1, [2]], None, "x"])) == BATCH
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (b"", FrameFault.TRUNCATED),
+        (msgpack.packb(LISTED)[:-8], FrameFault.TRUNCATED),
+        (msgpack.packb(LISTED) + b"\0", FrameFault.BODY),
+        (msgpack.packb(LISTED[:3]), FrameFault.FIELD),
+        (msgpack.packb([*LISTED[:3], -1]), FrameFault.FIELD),
+        (msgpack.packb([*LISTED[:3], "2"]), FrameFault.FIELD),
+        (msgpack.packb([*LISTED[:4], [1]]), FrameFault.FIELD),
+        (msgpack.packb({"root": 7}), FrameFault.OVERSIZE),
+        (msgpack.packb({}), FrameFault.BODY),
+        (b"\x05", FrameFault.BODY),
+        (b"\xdd\xff\xff\xff\xff", FrameFault.OVERSIZE),
+        (b"\x91" * 100_000 + b"\x01", FrameFault.BODY),
+    ],
+)
+def test_a_wrong_list_has_its_fault(body: bytes, fault: FrameFault) -> None:
+    assert fault_of(0x54, body) is fault
+
+
+def test_a_distance_is_from_a_field_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_schema, "FRAME_SCHEMAS", {})
+
+    with pytest.raises(TypeError, match="before"):
+
+        @control(0xF1, listed=True)
+        @dataclass(frozen=True, slots=True)
+        class Wrong(ControlFrame):
+            near: Annotated[int, frame_schema.DistanceFrom("far")]
+            far: int
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

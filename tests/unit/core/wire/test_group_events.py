@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from struct import Struct
 from typing import Any
 
 import pytest
@@ -18,6 +17,9 @@ from plait_core.wire.group_events import (
     BATCH_EVENTS_MAX,
     DELAY_US_MAX,
     DIGEST_BYTES,
+    LIST_MAX,
+    POSITION_MAX,
+    SIGNATURE_BYTES,
     EventBatch,
     GroupEvent,
     GroupMember,
@@ -33,9 +35,9 @@ from plait_core.wire.group_events import (
 )
 
 U64 = st.integers(0, 2**64 - 1)
-HEAD = Struct(">QHB")
-EVENT = Struct(">QBHI")
-SIGNATURE = b"s" * 64
+SIGNATURE = b"s" * SIGNATURE_BYTES
+EVERYONE, SAME, BITS, LIST = range(4)
+LAST = 2**40
 
 
 def tree_of(sizes: list[int]) -> list[GroupMember]:
@@ -66,12 +68,17 @@ def trees(draw: st.DrawFn) -> list[GroupMember]:
 def batches(draw: st.DrawFn) -> tuple[EventBatch, int]:
     """Draw a batch, and the number of members that its sets are of."""
     members = draw(st.integers(1, 200))
+    sets = st.one_of(
+        st.integers(0, 2**members - 1),
+        st.sampled_from([0, 1, 2**members - 1]),
+        st.sets(st.integers(0, members - 1), max_size=LIST_MAX + 2).map(lambda named: sum(1 << at for at in named)),
+    )
     first, count = draw(st.integers(0, 2**62)), draw(st.integers(1, 20))
     signature = draw(st.sampled_from([b"", SIGNATURE]))
     events, digests = [], {}
     for position in range(first, first + count):
         if draw(st.booleans()):
-            named = draw(st.integers(0, 2**members - 1))
+            named = events[-1].members if events and draw(st.booleans()) else draw(sets)
             delay_us, flags = draw(st.integers(0, DELAY_US_MAX)), draw(st.integers(0, 255))
             events.append(GroupEvent(position, delay_us, flags, named, draw(st.binary(max_size=40))))
         elif signature:
@@ -171,71 +178,135 @@ def test_a_bit_set_names_no_more_members_than_there_are(data: bytes, count: int)
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
+def last_of(batch: EventBatch) -> int:
+    return batch.first + batch.signed - 1
+
+
 @given(batches())
 def test_batches_survive_the_wire(drawn: tuple[EventBatch, int]) -> None:
     batch, members = drawn
-    assert unpack_batch(pack_batch(batch, members), members) == batch
+    assert unpack_batch(pack_batch(batch, members), members, last_of(batch)) == batch
 
 
-@given(st.one_of(st.binary(max_size=300), damaged(batches().map(lambda drawn: pack_batch(*drawn)))), st.integers(1, 64))
-@example(b"", 1)
-@example(HEAD.pack(1, 8, 0), 1)
-@example(HEAD.pack(1, 1, 255) + b"\1", 1)
-def test_other_bytes_are_a_batch_or_one_frame_error(data: bytes, members: int) -> None:
+@given(
+    st.one_of(st.binary(max_size=300), damaged(batches().map(lambda drawn: pack_batch(*drawn)))),
+    st.integers(1, 64),
+    st.sampled_from([0, LAST, POSITION_MAX - 1, 2**64 - 1]),
+)
+@example(b"", 1, LAST)
+@example(bytes([8 << 1]), 1, LAST)
+@example(b"\xff" * 9, 1, LAST)
+@example(bytes([1 << 1 | 1, 1]), 1, LAST)
+def test_other_bytes_are_a_batch_or_one_frame_error(data: bytes, members: int, last: int) -> None:
     with suppress(FrameError):
-        batch = unpack_batch(data, members)
+        batch = unpack_batch(data, members, last)
+        assert last_of(batch) == last <= POSITION_MAX
+        assert batch.first >= 0
         assert 1 <= batch.signed <= BATCH_EVENTS_MAX
         assert all(event.members >> members == 0 and event.delay_us <= DELAY_US_MAX for event in batch.events)
         positions = {event.position for event in batch.events}
         assert len(positions) == len(batch.events)
         assert all(0 <= position - batch.first < batch.signed for position in positions | batch.digests.keys())
         if batch.signature:
+            assert len(batch.signature) == SIGNATURE_BYTES
             assert len(positions) + len(batch.digests) == batch.signed
             assert all(len(each) == DIGEST_BYTES for each in batch.digests.values())
 
 
-ONE = HEAD.pack(5, 1, 0) + b"\1" + EVENT.pack(7, 0, 1, 3) + b"\1" + b"abc"
+@pytest.mark.parametrize(
+    ("named", "members", "bytes_of_it"),
+    [
+        (2**1000 - 1, 1000, 1),
+        (1, 1, 1),
+        (0, 1000, 1),
+        (1 << 999, 1000, 3),
+        (1 << 999 | 1 << 3, 1000, 4),
+        (2**500 - 1, 1000, 65),
+        (0b0101, 8, 2),
+    ],
+    ids=["all", "the only one", "none", "one", "two", "half", "a bit set as short as a list"],
+)
+def test_a_set_takes_few_bytes(named: int, members: int, bytes_of_it: int) -> None:
+    def size(*sets: int) -> int:
+        events = [GroupEvent(9 + at, 0, 0, each, b"") for at, each in enumerate(sets)]
+        return len(pack_batch(EventBatch(9, len(sets), b"", events, {}), members))
+
+    assert size(named) == 2 + bytes_of_it + 3
+    assert size(named, named) == size(named) + 1 + 3, "the second one is as the first"
+
+
+ONE = bytes([1 << 1, 1, 1 << 2 | BITS, 1, 7, 0, 3]) + b"abc"
+"""A batch of one event: head, which are here, set, age, flags, bytes of the block, block."""
+
+
+def one(head: int = 1 << 1, present: int = 1, named: bytes = ONE[2:4], rest: bytes = ONE[4:]) -> bytes:
+    return bytes([head, present]) + named + rest
 
 
 def test_the_example_of_a_batch_is_right() -> None:
-    assert unpack_batch(ONE, 1) == EventBatch(5, 1, b"", [GroupEvent(5, 7, 0, 1, b"abc")], {})
+    event = GroupEvent(LAST, 7, 0, 0b001, b"abc")
+    assert unpack_batch(one(), 3, LAST) == EventBatch(LAST, 1, b"", [event], {})
+    assert unpack_batch(one(named=bytes([1 << 2 | LIST, 0])), 3, LAST).events == [event]
+    assert unpack_batch(one(named=bytes([2 << 2 | LIST, 0, 1])), 3, LAST).events[0].members == 0b101
+    assert unpack_batch(one(named=bytes([EVERYONE])), 3, LAST).events[0].members == 0b111
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        HEAD.pack(5, 0, 0) + ONE[HEAD.size :],
-        HEAD.pack(5, BATCH_EVENTS_MAX + 1, 0) + bytes(1 + BATCH_EVENTS_MAX // 8),
-        HEAD.pack(2**63 - 1, 1, 0) + ONE[HEAD.size :],
-        HEAD.pack(5, 1, 1) + ONE[HEAD.size :],
-        HEAD.pack(5, 1, 0) + b"\3" + ONE[HEAD.size + 1 :],
-        HEAD.pack(5, 2, 0) + b"\3" + ONE[HEAD.size + 1 :],
-        HEAD.pack(5, 2, 64) + SIGNATURE + b"\1" + ONE[HEAD.size + 1 :],
+        one(0),
+        b"\x82\x10" + bytes(1 + BATCH_EVENTS_MAX // 8),
+        one(1 << 1 | 1),
+        one(present=3),
+        one(2 << 1, 3),
+        bytes([2 << 1 | 1]) + SIGNATURE + ONE[1:],
         ONE[:-1],
+        ONE[:5],
         ONE + b"d",
-        HEAD.pack(5, 1, 0) + b"\1" + EVENT.pack(7, 0, 2, 3) + b"\1" + b"abc",
-        HEAD.pack(5, 1, 0) + b"\1" + EVENT.pack(7, 0, 1, 2**32 - 1) + b"\1" + b"abc",
-        HEAD.pack(5, 1, 0) + b"\1" + EVENT.pack(DELAY_US_MAX + 1, 0, 1, 3) + b"\1" + b"abc",
-        HEAD.pack(5, 1, 0) + b"\1" + EVENT.pack(7, 0, 1, 3) + b"\2" + b"abc",
+        one(named=bytes([2 << 2 | BITS, 1])),
+        one(named=bytes([1 << 2 | BITS, 8])),
+        one(named=bytes([2 << 2 | LIST, 0, 2])),
+        one(named=bytes([1 << 2 | EVERYONE])),
+        one(named=bytes([SAME])),
+        one(named=bytes([(LIST_MAX + 1) << 2 | LIST]) + bytes(LIST_MAX + 1)),
+        one(rest=b"\7\0\xff\xff\xff\xff\7abc"),
+        one(rest=b"\x81" + b"\x80" * 7 + b"\x40" + b"\0\3abc"),
+        one(rest=b"\xff" * 9 + b"\1" + b"\0\3abc"),
     ],
     ids=[
         "no events",
         "too many events",
-        "positions above 63 bits",
         "a signature that is longer",
         "an event beyond the last",
         "an event that is missing",
         "a digest that is missing",
         "a block that is cut",
+        "an event that is cut",
         "a byte behind",
         "a set that is longer",
+        "a member beyond the last",
+        "a list beyond the last",
+        "all members with a length",
+        "the set of an event before the first",
+        "a list that is too long",
         "a block that is longer",
         "an age that is too great",
-        "a member beyond the last",
+        "a number that is too long",
     ],
 )
 def test_a_batch_that_lies_is_refused(data: bytes) -> None:
-    assert fault_of(unpack_batch, data, 1) == FrameFault.FIELD
+    assert fault_of(unpack_batch, data, 3, LAST) == FrameFault.FIELD
+
+
+@pytest.mark.parametrize("last", [POSITION_MAX, 2**64 - 1])
+def test_positions_have_63_bits(last: int) -> None:
+    assert fault_of(unpack_batch, ONE, 3, last) == FrameFault.FIELD
+
+
+def test_no_event_has_a_position_below_0() -> None:
+    empty = bytes([2 << 1, 0])
+    assert unpack_batch(empty, 3, 1).first == 0
+    assert fault_of(unpack_batch, empty, 3, 0) == FrameFault.FIELD
 
 
 # --- what the root signs ----------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_a_place_is_below_one_parent() -> None:
 
 def changed(frame: GroupBatch, change: str) -> GroupBatch:
     """Return a batch for two members with a lie in it."""
-    read = unpack_batch(frame.events, 1)
+    read = unpack_batch(frame.events, 1, frame.last)
     event = read.events[0]
     match change:
         case "signature":
@@ -112,7 +112,7 @@ def test_a_batch_that_the_root_has_not_signed_is_refused(change: str) -> None:
     net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
     (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
     assert isinstance(frame, GroupBatch)
-    assert len(unpack_batch(frame.events, 1).digests) == 1
+    assert len(unpack_batch(frame.events, 1, frame.last).digests) == 1
     with pytest.raises(Forged):
         net[3].receive(RELAY, changed(frame, change), net.now)
     assert net[3].take() == []
@@ -128,7 +128,7 @@ def test_a_batch_without_a_signature_and_without_digests_is_refused() -> None:
     net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
     (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
     assert isinstance(frame, GroupBatch)
-    read = unpack_batch(frame.events, 1)._replace(signature=b"", digests={})
+    read = unpack_batch(frame.events, 1, frame.last)._replace(signature=b"", digests={})
     with pytest.raises(Forged):
         net[3].receive(RELAY, replace(frame, events=pack_batch(read, 1)), net.now)
 
@@ -138,7 +138,7 @@ def test_a_relay_refuses_a_false_batch_before_it_forwards_it() -> None:
     net.publish(2, 3)
     frame = waiting_frame(net, ROOT, GroupBatch)
     assert isinstance(frame, GroupBatch)
-    read = unpack_batch(frame.events, 3)
+    read = unpack_batch(frame.events, 3, frame.last)
     false = replace(frame, events=pack_batch(read._replace(signature=bytes(64)), 3))
     with pytest.raises(Forged):
         net[2].receive(ROOT, false, net.now)
@@ -163,7 +163,7 @@ def test_a_member_that_a_relay_keeps_an_event_from_gets_it_by_its_own_stream() -
     net.publish(2, 3, 4)
     frame = waiting_frame(net, ROOT, GroupBatch)
     assert isinstance(frame, GroupBatch)
-    read = unpack_batch(frame.events, 3)
+    read = unpack_batch(frame.events, 3, frame.last)
     less = [event._replace(members=event.members & ~0b010) for event in read.events]
     net.waiting.clear()
     net[2].receive(ROOT, replace(frame, events=pack_batch(read._replace(events=less), 3)), net.now)
@@ -187,7 +187,7 @@ def test_a_relay_that_exchanges_the_destinations_of_two_events_is_found_out() ->
     net.publish(3, 4)
     frame = waiting_frame(net, ROOT, GroupBatch)
     assert isinstance(frame, GroupBatch)
-    read = unpack_batch(frame.events, 3)
+    read = unpack_batch(frame.events, 3, frame.last)
     first, second = read.events
     exchanged = [first._replace(members=second.members), second._replace(members=first.members)]
     net.waiting.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def batch_of(*sets: int, first: int = EPOCH, signature: bytes = SIGNATURE, paylo
 def events_in(frame: GroupBatch | None, size: int = WHOLE.size) -> list[tuple[int, int]]:
     """Return the positions and destinations of the events in a frame."""
     assert frame is not None
-    return [(event.position, event.members) for event in unpack_batch(frame.events, size).events]
+    return [(event.position, event.members) for event in unpack_batch(frame.events, size, frame.last).events]
 
 
 def test_a_child_gets_the_events_for_its_subtree_with_its_part_of_the_set() -> None:
@@ -77,7 +78,7 @@ def test_every_broker_can_compute_what_the_root_signed(sets: list[int], signs: b
             mine = [(position, named) for position, named in mine if named]
             assert (frame is None) == (not mine)
             if frame is not None:
-                below = unpack_batch(frame.events, child.size)
+                below = unpack_batch(frame.events, child.size, frame.last)
                 assert [(event.position, event.members) for event in below.events] == mine
                 assert (below.first, below.signed, below.signature) == (EPOCH, len(sets), batch.signature)
                 here = slice(child.start, child.start + child.size)
@@ -130,7 +131,26 @@ def test_batches_that_are_sent_again_state_how_long_they_have_waited() -> None:
     link = GroupLink(WHOLE, ROOT, EPOCH, EPOCH)
     for at in range(2):
         link.send(batch_of(0b10, first=EPOCH + at), EPOCH + at, 5.0 + at, asks=False)
-    assert [frame.waited_us for frame in link.again(EPOCH - 1, 7.5)] == [2_500_000, 1_500_000]
+    link.send(None, EPOCH + 1, 7.0, asks=True, age_us=40)
+    assert [frame.waited_us for frame in link.again(EPOCH - 1, 7.5)] == [2_500_000, 1_500_000, 500_040]
+
+
+@given(st.lists(st.integers(0, 2**60 - 1), min_size=1, max_size=40), st.randoms())
+def test_a_batch_gets_no_longer_on_its_way(sets: list[int], random: Random) -> None:
+    """Cut a batch to ever smaller subtrees: a broker can forward what it got, also if each set is in its longest form.
+    Digests are shorter than the events whose place they take."""
+    events = [GroupEvent(EPOCH + at, at, 0, named, bytes(40)) for at, named in enumerate(sets)]
+    read, size, before = EventBatch(EPOCH, len(sets), SIGNATURE, events, {}), 60, 1 << 20
+    last = EPOCH + len(sets) - 1
+    while size:
+        start = random.randrange(size)
+        size = random.randint(0, size - start)
+        frame = GroupLink(Subtree(2, start, size), ROOT, EPOCH, EPOCH).send(read, last, 0.0, asks=False)
+        if frame is None:
+            return
+        assert len(frame.events) <= before
+        before = len(frame.events)
+        read = unpack_batch(frame.events, size, last)
 
 
 def test_a_request_that_is_repeated_is_not_answered() -> None:

@@ -100,11 +100,11 @@ def test_events_are_numbered_from_the_epoch_on_and_leave_at_the_end_of_the_turn(
     assert root.pending
     sent = dict(root.batches(0.0))
     assert not root.pending
-    assert [(each.position, each.members) for each in unpack_batch(sent[2].events, 3).events] == [
+    assert [(each.position, each.members) for each in unpack_batch(sent[2].events, 3, sent[2].last).events] == [
         (EPOCH, 0b001),
         (EPOCH + 2, 0b100),
     ]
-    assert [(each.position, each.members) for each in unpack_batch(sent[5].events, 1).events] == [
+    assert [(each.position, each.members) for each in unpack_batch(sent[5].events, 1, sent[5].last).events] == [
         (EPOCH + 1, 1),
         (EPOCH + 2, 1),
     ]
@@ -117,7 +117,11 @@ def test_a_turn_of_many_events_becomes_several_batches_and_the_last_one_asks() -
     for _ in range(2 * BATCH_EVENTS_MAX + 1):
         add(root, 4)
     frames = [frame for child, frame in root.batches(0.0) if child == 5]
-    assert [len(unpack_batch(frame.events, 1).events) for frame in frames] == [BATCH_EVENTS_MAX, BATCH_EVENTS_MAX, 1]
+    assert [len(unpack_batch(frame.events, 1, frame.last).events) for frame in frames] == [
+        BATCH_EVENTS_MAX,
+        BATCH_EVENTS_MAX,
+        1,
+    ]
     assert [frame.asks for frame in frames] == [False, False, True]
     assert [frame.previous for frame in frames] == [EPOCH - 1, *(frame.last for frame in frames[:-1])]
 
@@ -135,7 +139,7 @@ def test_a_batch_fits_its_frame_if_the_events_of_a_turn_are_large() -> None:
     for child, frame in root.batches(0.0):
         assert len(encode_frame(frame)) <= FRAME_BYTES_MAX
         if child == keys[1].id:
-            counts.append(len(unpack_batch(frame.events, 1).events))
+            counts.append(len(unpack_batch(frame.events, 1, frame.last).events))
     assert counts == [1, 1, BATCH_EVENTS_MAX, 2, 1]
 
 
@@ -147,7 +151,7 @@ def test_the_signature_of_a_batch_is_that_of_its_root() -> None:
     for sequence in (1, 2):
         root.add(unacked(sequence), 0b110, 0.0, urgent=False)
     ((_, frame),) = root.batches(0.0)
-    read = unpack_batch(frame.events, 2)
+    read = unpack_batch(frame.events, 2, frame.last)
     near.check_batch(root.me, claim_of(root.me, EPOCH, read), read.signature)
     for wrong in (claim_of(root.me, EPOCH + 1, read), claim_of(keys[2].id, EPOCH, read)):
         with pytest.raises(Forged):
@@ -166,7 +170,7 @@ def test_an_event_after_a_pause_leaves_at_once_and_later_ones_wait_for_the_gap()
         add(root, 1, now=5.0 + part * GAP_S)
         assert root.send_at == root.due_at == 5.0 + GAP_S
     ((_, frame),) = root.batches(root.send_at)
-    assert len(unpack_batch(frame.events, 3).events) == 2
+    assert len(unpack_batch(frame.events, 3, frame.last).events) == 2
     add(root, 1, now=6.0)
     assert root.send_at <= 6.0
 
@@ -198,7 +202,7 @@ def test_the_age_of_an_event_includes_its_wait_for_the_batch() -> None:
     for at in (5.0, 5.001):
         root.add(unacked(at=at), 0b10, at, urgent=False)
     ((_, frame),) = root.batches(5.002)
-    assert [event.delay_us for event in unpack_batch(frame.events, 3).events] == [2000, 1000]
+    assert [event.delay_us for event in unpack_batch(frame.events, 3, frame.last).events] == [2000, 1000]
 
 
 # --- when to ask ------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from group_net import GroupNet, unacked
 
@@ -69,6 +71,25 @@ def test_events_that_follow_closely_share_a_batch_and_a_lone_one_leaves_at_once(
     assert delays_us[1] == pytest.approx(GAP_S * 750_000, abs=1)
 
 
+def test_a_relay_adds_the_time_on_its_link_to_the_age_of_a_batch() -> None:
+    net = opened(CHAIN)
+    net.publish(2, 2, 3)
+    net.settle()
+    ((_, _, frame),) = net.waiting
+    assert isinstance(frame, GroupBatch)
+    net[2].groups.receive_batch(net.ids[0], replace(frame, waited_us=30), 500, net.now)
+    ((_, _, passed),) = net[2].take()
+    assert isinstance(passed, GroupBatch)
+    assert (passed.waited_us, passed.events) == (530, frame.events), "the events stay as the root has sent them"
+    net[2].groups.settle(net.now)
+    net[2].take()
+    assert net[2].events[-1].delay_us == 530
+    net[3].groups.receive_batch(net.ids[1], passed, 100, net.now)
+    net[3].groups.settle(net.now)
+    net[3].take()
+    assert net[3].events[-1].delay_us == 630
+
+
 def test_events_that_wait_for_a_batch_leave_before_a_member_is_served_by_its_own_stream() -> None:
     net = opened(CHAIN)
     for sequence in (2, 3):
@@ -80,7 +101,7 @@ def test_events_that_wait_for_a_batch_leave_before_a_member_is_served_by_its_own
     assert not net[1].groups.pending
     ((_, _, frame),) = net[1].take()
     assert isinstance(frame, GroupBatch)
-    assert [event.members for event in unpack_batch(frame.events, 2).events] == [0b11]
+    assert [event.members for event in unpack_batch(frame.events, 2, frame.last).events] == [0b11]
     ((broker, events),) = net[1].groups.moved
     assert (broker, [each[0].sequence for _, each in events]) == (net.ids[2], [2, 3])
 
@@ -308,7 +329,7 @@ def test_a_root_never_names_a_member_that_has_left() -> None:
     assert net[3].sequences == [1]
     for sender, to, frame in net.carried:
         if isinstance(frame, GroupBatch) and (sender, to) == (1, 2) and frame.events:
-            assert all(event.members == 0b101 for event in unpack_batch(frame.events, 3).events)
+            assert all(event.members == 0b101 for event in unpack_batch(frame.events, 3, frame.last).events)
     assert net[4].sequences == [1, 2, 3, 4, 5]
 
 
