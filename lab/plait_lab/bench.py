@@ -169,7 +169,8 @@ def _print_machine(here: Machine, session: Session, as_json: bool) -> None:
     print(f"{here}\nseed {session.seed}{quick}", flush=True)
 
 
-def _seed(text: str) -> int:
+def seed_of(text: str) -> int:
+    """Return the seed that an argument names."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
     return int(text)
@@ -186,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--only", action="append", metavar="NAME", help="run this group; may be given again")
     chosen.add_argument("--trial", choices=TRIALS, help="run one trial of Plait alone, for python -m plait_lab.compare")
-    parser.add_argument("--seed", type=_seed, metavar="N", help="draw the same workloads as a run that printed N")
+    parser.add_argument("--seed", type=seed_of, metavar="N", help="draw the same workloads as a run that printed N")
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of tables")
     parser.add_argument(
         "--write",

@@ -18,7 +18,7 @@ from typing import Final
 
 from plait_core.limits import DESTINATIONS_MAX
 
-from .bench import Progress
+from .bench import Progress, seed_of
 from .benchmarks.groups import Session
 from .benchmarks.reports import Machine, machine
 from .benchmarks.wide.growth import Growth, draw_growth, growth_table, measure_growth
@@ -102,12 +102,6 @@ def _brokers(text: str) -> list[int]:
     return found
 
 
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
-    return int(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m plait_lab.wide",
@@ -119,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     sizes = ",".join(map(str, BROKERS))
     parser.add_argument("--brokers", type=_brokers, metavar="N[,N]", help=f"sizes of the overlay ({sizes})")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works; writes no file")
-    parser.add_argument("--seed", type=_seed, metavar="N", help="draw the same overlays as a run that printed N")
+    parser.add_argument("--seed", type=seed_of, metavar="N", help="draw the same overlays as a run that printed N")
     parser.add_argument("--json", action="store_true", help="one JSON object a line in place of a table")
     parser.add_argument(
         "--into", type=Path, metavar="FOLDER", help="write here, with --quick too (lab/results when not given)"

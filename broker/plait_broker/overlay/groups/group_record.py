@@ -1,4 +1,4 @@
-"""The record of which events of a group a member got: a digest that the member and the root compute, each by itself.
+"""A member's record: a digest over the events of a group that it got. The member and the root each compute it.
 
 A record covers all positions since the group was opened, in blocks. The digest of a block covers that of the block
 before, and the member's positions as a bit set. An ack carries a MAC of it. So a broker on the way that gives a member

@@ -294,7 +294,7 @@ def test_errors_in_two_equations_do_not_cancel(scene: Scene) -> None:
 
 
 def test_the_weights_of_a_verification_have_128_bits(scene: Scene) -> None:
-    """Who guesses the weights can let errors cancel."""
+    """An attacker that guesses the weights can choose errors that cancel each other."""
     drawn: list[int] = []
 
     class Recording(Random):

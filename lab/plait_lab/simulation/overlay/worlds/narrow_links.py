@@ -1,4 +1,4 @@
-"""What fills the links of a random history: bandwidths, bursts of large events, slow brokers, and small streams.
+"""Full links in a random history: narrow bandwidths, bursts of large events, slow brokers, and small streams.
 
 Links are narrow or wide. A burst offers a narrow link more than it carries, so that lanes queue and streams wait. All
 bursts of a history together take the narrowest link some seconds, so that everything has arrived at its end.

@@ -54,6 +54,17 @@ def relayed_open() -> tuple[GroupNet, GroupOpen]:
     raise AssertionError("the relay passes each child its part")
 
 
+def relayed_batch() -> tuple[GroupNet, GroupBatch]:
+    """Return brokers, and a batch on its way to the first member: an event for it, and the digest of another's."""
+    net = opened()
+    net.publish(2, 3)
+    net.publish(3, 4)
+    net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
+    (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
+    assert isinstance(frame, GroupBatch)
+    return net, frame
+
+
 @pytest.mark.parametrize(
     "field", ["id", "after", "proof", "follows", "epoch", "after_epoch", "after_position"], ids=str
 )
@@ -106,12 +117,7 @@ def changed(frame: GroupBatch, change: str) -> GroupBatch:
 
 @pytest.mark.parametrize("change", ["signature", "block", "flags", "digest", "position"])
 def test_a_batch_that_the_root_has_not_signed_is_refused(change: str) -> None:
-    net = opened()
-    net.publish(2, 3)
-    net.publish(3, 4)
-    net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
-    (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
-    assert isinstance(frame, GroupBatch)
+    net, frame = relayed_batch()
     assert len(unpack_batch(frame.events, 1, frame.last).digests) == 1
     with pytest.raises(Forged):
         net[3].receive(RELAY, changed(frame, change), net.now)
@@ -122,12 +128,7 @@ def test_a_batch_that_the_root_has_not_signed_is_refused(change: str) -> None:
 
 
 def test_a_batch_without_a_signature_and_without_digests_is_refused() -> None:
-    net = opened()
-    net.publish(2, 3)
-    net.publish(3, 4)
-    net[2].receive(ROOT, waiting_frame(net, ROOT, GroupBatch), net.now)
-    (frame,) = [frame for _, to, frame in net[2].take() if to == MEMBER]
-    assert isinstance(frame, GroupBatch)
+    net, frame = relayed_batch()
     read = unpack_batch(frame.events, 1, frame.last)._replace(signature=b"", digests={})
     with pytest.raises(Forged):
         net[3].receive(RELAY, replace(frame, events=pack_batch(read, 1)), net.now)

@@ -1,4 +1,4 @@
-"""The record of a member is what the root computes for it, whatever the questions and blocks."""
+"""A member and the root compute the same record, with any positions of questions and any ends of blocks."""
 
 from __future__ import annotations
 
