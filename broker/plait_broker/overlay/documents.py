@@ -55,7 +55,7 @@ class DocumentHandler:
             self._links.outbid(link_state.version)
         before = state.map.known.get(link_state.origin)
         if state.map.put(link_state):
-            state.event_streams.retransmit_soon(now)
+            state.retransmit_soon(now)
         state.strategy.topology_changed(now)
         if before is None or before.neighbours != link_state.neighbours:
             state.interest_sync.retransmit_soon(now)

@@ -251,7 +251,7 @@ class Overlay(OverlayState):
     def send_outcome(self, root: int, position: int, matched: int, code: str) -> None:
         """Send the result of an event with confirmation to its publisher's broker."""
         self.pending = True
-        self.unicast.send(DeliveryOutcome(root, self.me, position, matched, code), self.now)
+        self.outcomes.send(DeliveryOutcome(root, self.me, position, matched, code), self.now)
 
     def send_trace(self, frame: TraceMessage) -> None:
         """Send a trace step, a query or its result to another broker."""

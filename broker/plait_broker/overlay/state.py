@@ -32,6 +32,7 @@ from .transport.event_copy import CopyRun
 from .transport.event_streams import EventStreams
 from .transport.forwarder import Forwarder
 from .transport.neighbour_sender import NeighbourSender
+from .transport.outcome_sender import OutcomeSender
 from .transport.own_streams import OwnStreams
 
 
@@ -103,6 +104,7 @@ class OverlayState:
         self.event_streams = EventStreams(
             me, settings, self.map, forwarder, self.unicast, self.message_auth, self.groups, outputs
         )
+        self.outcomes = OutcomeSender(self.unicast, settings.detect_s)
 
     @property
     def remote_advertisements(self) -> dict[tuple[int, int], Filter]:
@@ -118,6 +120,12 @@ class OverlayState:
     def informed(self) -> bool:
         """Whether all brokers that can be reached have sent their interest."""
         return all(broker in self.remote_interest.homes for broker in self.reached if broker != self.me)
+
+    def retransmit_soon(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
+        """Send again what may have been lost: a link has failed (that to the `lost` neighbour, or one of others), or the
+        broker `home` can be reached again."""
+        self.event_streams.retransmit_soon(now, home, lost=lost)
+        self.outcomes.send_again(now, home)
 
     def topology_changed(self, now: float) -> None:
         """Compute next hops anew: links or their delays have changed."""

@@ -73,7 +73,7 @@ class LinkMonitor:
         state.flooding.link_down(broker)
         state.topology_changed(now)
         self.originate()
-        state.event_streams.retransmit_soon(now, lost=broker)
+        state.retransmit_soon(now, lost=broker)
 
     def originate(self) -> None:
         """Flood our link state: the links whose delay is measured."""

@@ -47,7 +47,7 @@ class Membership:
                 self._since.setdefault(broker, now)
             elif self._since.pop(broker, None) is not None:
                 self._thinned.discard(broker)
-                state.event_streams.retransmit_soon(now, broker)
+                state.retransmit_soon(now, broker)
                 state.interest_sync.back(broker)
 
     def expire(self, now: float) -> None:
