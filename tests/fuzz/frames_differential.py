@@ -23,6 +23,7 @@ from plait_core.wire import (
     Welcome,
     encode_frame,
 )
+from plait_core.wire.frame_types import envelope_frames as envelope_frames  # registers its frames with every decoder
 
 SMALL = WireLimits(
     hello_bytes_max=256,

@@ -27,6 +27,7 @@ from plait_core.wire import (
     encode_block,
     encode_frame,
 )
+from plait_core.wire.frame_types.envelope_frames import EndToEnd
 
 CORPUS = Path(__file__).parent / "corpus" / "frames"
 OPEN, OPENING = b"\x00seed", b"\x01seed"
@@ -49,6 +50,9 @@ def valid() -> Iterator[tuple[str, bytes]]:
     yield "deliver", OPEN + encode_frame(Deliver(2, 1, (3,), ((1, 0, 9), (2, 1, 0)), BLOCK))
     yield "ping-pong", OPEN + PING + encode_frame(Pong(2**64 - 1)) + encode_frame(Close("bye", "later", True))
     yield "close-from-the-handshake", OPEN + encode_frame(Close("bye"), version=0)
+    yield "end-to-end", OPEN + encode_frame(EndToEnd(0x45, 1, (2,), b"", (bytes(16),), (bytes(16),), 1))
+    yield "end-to-end-two", OPEN + encode_frame(EndToEnd(0x43, 1, (2, 3), b"\x80", (b"", b"p"), (b"proof", b"")))
+    yield "end-to-end-bare", OPEN + encode_frame(EndToEnd(0x46, 1, (2,), b"\x81\xa5up_to\x07"))
     yield "hello", OPENING + HELLO
     yield "hello-and-more", OPENING + HELLO + encode_frame(Publish(Confirm.NONE, BLOCK)) + PING
     yield "hello-too-new", OPENING + encode_frame(Hello(9, 9, Role.PEER, "p", 0))
@@ -117,6 +121,9 @@ def nasty_msgpack() -> Iterator[tuple[str, bytes]]:
     yield "control-without", framed(0x13, b"\x80")
     yield "control-truncated", framed(0x13, b"\x81\xa5non")
     yield "control-unhashable-key", framed(0x13, b"\x82\xa5nonce\x01\xa1x\x81\x90\x01")
+    yield "end-to-end-counts-lie", framed(0x4E, pack(">HQBBH", 0x45, 1, 0, 3, 1024) + b"\x00" * 20)
+    yield "end-to-end-lengths-lie", framed(0x4E, pack(">HQBBHQBB", 0x45, 1, 0, 3, 1, 2, 64, 32) + b"\x00" * 20)
+    yield "end-to-end-twice", framed(0x4E, pack(">HQBBHQBBQBB", 0x45, 1, 0, 0, 2, 2, 0, 0, 2, 0, 0))
     yield "control-wrong-type", framed(0x12, b"\x81\xa4code\x01")
 
 

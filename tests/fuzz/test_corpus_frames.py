@@ -27,7 +27,7 @@ def test_the_corpus_reaches_every_frame_and_every_fault() -> None:
         data = path.read_bytes()
         seen, end = DIFFERENTIAL["outcome"]([data[DIFFERENTIAL["CHOICES_BYTES"] :]], bool(data[0] & 1))
         said += " ".join(seen) + f" ends {end}\n"
-    for frame in ("Hello", "Close", "Ping", "Pong", "Publish", "Forward", "Deliver"):
+    for frame in ("Hello", "Close", "Ping", "Pong", "Publish", "Forward", "Deliver", "EndToEnd"):
         assert f"{frame}(" in said
     for fault in ("oversize", "truncated", "version", "type", "order", "body", "field"):
         assert f" ends {fault}: " in said

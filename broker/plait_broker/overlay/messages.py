@@ -41,14 +41,14 @@ class MessageHandler:
                 state.event_streams.receive(frame, now, neighbour.id, neighbour.transit.us(now))
             case ClockStamp(at_us, _):
                 neighbour.transit.mark(at_us, now)
+            case EndToEnd():
+                self._receive_envelope(neighbour, frame, now)
             case GroupBatch() | GroupAck() | GroupOpen() | GroupRepair():
                 self._receive_group_frame(neighbour, frame, now)
             case Signed():
                 state.flooding.receive(frame, neighbour.id)
             case DatabaseSummary():
                 state.flooding.receive_summary(frame, neighbour.id)
-            case EndToEnd():
-                self._receive_envelope(neighbour, frame, now)
             case SourceRouted():
                 self._receive_routed(neighbour, frame, now)
             case StrategyMessage():
@@ -95,6 +95,8 @@ class MessageHandler:
             return
         if state.me in envelope.to:
             self._receive_message(envelope, envelope.to.index(state.me), now)
+            if len(envelope.to) == 1:
+                return
         state.unicast.pass_on(envelope, neighbour, now)
 
     def _receive_routed(self, neighbour: Neighbour, routed: SourceRouted, now: float) -> None:
@@ -117,14 +119,14 @@ class MessageHandler:
             state.counts["bad_messages"] += 1
             return
         match message:
+            case StreamAck():  # most messages are acks
+                state.event_streams.receive_ack(message, now)
             case None:
                 state.counts["unknown_messages"] += 1
             case InterestUpdate():
                 self._receive_interest_update(message, now)
             case InterestAck():
                 state.interest_sync.receive_ack(message.source, message.version, message.offers, message.asked, now)
-            case StreamAck():
-                state.event_streams.receive_ack(message, now)
             case StreamSkip():
                 state.event_streams.receive_skip(message, now)
             case DeliveryOutcome() | TraceStep() | Query() | QueryResult():

@@ -107,7 +107,7 @@ class Overlay(OverlayState):
 
     def receive(self, broker: int, frame: ControlFrame | Forward, now: float) -> None:
         """Handle a frame of a neighbour. Raise FrameError if it is malformed."""
-        self._begin(now)
+        self.now, self.pending = now, True
         neighbour = self.neighbours.get(broker)
         if neighbour is None:
             return

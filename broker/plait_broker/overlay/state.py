@@ -122,8 +122,8 @@ class OverlayState:
         return all(broker in self.remote_interest.homes for broker in self.reached if broker != self.me)
 
     def retransmit_soon(self, now: float, home: int | None = None, *, lost: int = 0) -> None:
-        """Send again what may have been lost: a link has failed (that to the `lost` neighbour, or one of others), or the
-        broker `home` can be reached again."""
+        """Send again what may have been lost: a link has failed, perhaps the one to the `lost` neighbour, or the broker
+        `home` can be reached again."""
         self.event_streams.retransmit_soon(now, home, lost=lost)
         self.outcomes.send_again(now, home)
 

@@ -8,7 +8,7 @@ it goes on with one protocol version.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 from ..errors import FrameError, FrameFault
@@ -255,6 +255,7 @@ def _control(schema: FrameSchema, limits: WireLimits) -> _Read:
     def read_control(read: bytes, route: int, body: int, end: int) -> Frame:
         if body != route:
             raise FrameError(FrameFault.FIELD, f"a control frame with a route of {body - route} bytes")
-        return decode_control(schema, read[body:end], limits)
+        return decode(read[body:end])
 
+    decode = partial(decode_control, schema, limits=limits) if schema.layout is None else schema.layout.decode
     return read_control

@@ -119,7 +119,8 @@ class MessageAuth:
         """Raise Forged unless the envelope's source made the MAC for us. `at` is our index among its destinations."""
         if self._identity is not None:
             proof = envelope.proofs[at] if envelope.proofs else b""
-            check_proof(self._need(envelope.source), envelope.proved_bytes(at), proof)
+            key = self._keys.get(envelope.source) or self._need(envelope.source)
+            check_proof(key, envelope.proved_bytes(at), proof)
 
     def prove_route(self, routed: SourceRouted) -> SourceRouted:
         """Return a source-routed frame of ours with the MAC that lets its destination answer along the route."""

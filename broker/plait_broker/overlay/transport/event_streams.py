@@ -295,8 +295,8 @@ class EventStreams:
         if now >= self._again_at:
             for home in list(self.sending):
                 outgoing = self.outgoing[home]
-                due = outgoing.due(now, self._patience_s(home, outgoing))
-                self._retransmit(home, outgoing, due, now)
+                if now >= outgoing.again_at and (due := outgoing.due(now, self._patience_s(home, outgoing))):
+                    self._retransmit(home, outgoing, due, now)
             sending = [(home, self.outgoing[home]) for home in self.sending]
             deadlines = [outgoing.again_at + self._patience_s(home, outgoing) for home, outgoing in sending]
             self._again_at = min(deadlines, default=math.inf)

@@ -247,16 +247,10 @@ class SendStream:
             self.window = min(max(window, WINDOW_MIN_BYTES), WINDOW_MAX_BYTES, self._bytes_max)
         if not self.acked < up_to < self.next:
             return []
-        news = []
-        taken, size = self.kept.pop, 0
-        for position in range(self.acked + 1, up_to + 1):
-            kept = taken(position, None)
-            if kept is not None:
-                size += len(kept[0].block)
-                news.append((position, kept))
-                if kept[4] is not None:
-                    self.settle(kept)
-        self.kept_bytes -= size
+        news = self._take_up_to(up_to)
+        if self.unsettled:
+            for _, kept in news:
+                self.settle(kept)
         if self._timed is not None and self._timed[0] <= up_to:
             self.ack_s = max(now - self._timed[1], self.ack_s * (1 - ACK_DECAY))
             self._timed = None
@@ -356,6 +350,19 @@ class SendStream:
 
     def _restart_timer(self, now: float) -> None:
         self.again_at = now + self._again_s
+
+    def _take_up_to(self, up_to: int) -> list[tuple[int, Unacked]]:
+        """Remove and return the events up to a position."""
+        kept = self.kept
+        if up_to == self.next - 1:  # all: often so, for acks come less often than most streams have events
+            news = list(kept.items())
+            kept.clear()
+            self.kept_bytes = 0
+            return news
+        taken = kept.pop
+        news = [(at, event) for at in range(self.acked + 1, up_to + 1) if (event := taken(at, None)) is not None]
+        self.kept_bytes -= sum([len(event[0].block) for _, event in news])
+        return news
 
     def _forget(self, position: int) -> None:
         self.kept_bytes -= len(self.kept.pop(position)[0].block)

@@ -6,6 +6,8 @@ numbers of an envelope and the bytes of its body. So a relay needs to know neith
 and keeps those that it does not know. An envelope itself never gains fields: nothing would sign them.
 
 The number of the envelope's frame type begins all signed bytes, so no signature serves for another type.
+
+`EndToEnd` has a fixed layout: a publisher's broker gets an ack from each destination five times a second.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from struct import Struct
+from struct import error as StructError
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 from ...errors import FrameError, FrameFault
@@ -30,6 +33,7 @@ from .frame_schema import (
     AtMost,
     Between,
     ControlFrame,
+    Layout,
     control,
     decode_body,
     encode_body,
@@ -106,7 +110,89 @@ class Signed(ControlFrame):
         return _SIGNED_NUMBERS.pack(SIGNED, self.kind, self.origin, self.number, self.version) + self.body
 
 
-@control(END_TO_END)
+_ENVELOPE: Final = Struct(">HQBBH")
+"""Kind, source, hops, `_PARTS` and `_PROOFS`, and how many destinations follow."""
+_DESTINATION: Final = Struct(">QBB")
+"""A destination, the bytes of its part and those of its proof."""
+_ENVELOPE_FOR_ONE: Final = Struct(">HQBBHQBB")
+"""Both, for one destination: acks have one."""
+_PARTS: Final = 1
+"""Each destination has a part, be it an empty one."""
+_PROOFS: Final = 2
+
+
+def _encode_end_to_end(envelope: EndToEnd) -> bytes:
+    """Return the numbers of an envelope, its destinations, the part and the proof of each, and the body."""
+    to, parts, proofs, body = envelope.to, envelope.parts, envelope.proofs, envelope.body
+    if problem := envelope.problem():
+        raise ValueError(problem)
+    if len(to) > BROKERS_MAX or len(body) > MESSAGE_BYTES_MAX:
+        raise ValueError(f"at most {BROKERS_MAX} destinations and a body of at most {MESSAGE_BYTES_MAX} bytes")
+    if any(len(part) > MESSAGE_PART_BYTES_MAX for part in parts) or any(len(proof) > PROOF_BYTES for proof in proofs):
+        raise ValueError(f"parts of at most {MESSAGE_PART_BYTES_MAX} bytes, and proofs of at most {PROOF_BYTES}")
+    marks = (_PARTS if parts else 0) | (_PROOFS if proofs else 0)
+    ends: list[bytes] = []
+    try:
+        pieces = [_ENVELOPE.pack(envelope.kind, envelope.source, envelope.hops, marks, len(to))]
+        for at, broker in enumerate(to):
+            part, proof = parts[at] if parts else b"", proofs[at] if proofs else b""
+            pieces.append(_DESTINATION.pack(broker, len(part), len(proof)))
+            ends += (part, proof)
+        return b"".join((*pieces, *ends, body))
+    except (StructError, TypeError):
+        raise ValueError("numbers are between 0 and what their bytes hold, and all else is bytes") from None
+
+
+def _decode_end_to_end(data: bytes) -> EndToEnd:
+    """Return the envelope. `_decode_for_many` has all checks: the common case must be as cheap as can be."""
+    if len(data) >= _ENVELOPE_FOR_ONE.size:
+        kind, source, hops, marks, count, to, part_bytes, proof_bytes = _ENVELOPE_FOR_ONE.unpack_from(data)
+        proof_at = _ENVELOPE_FOR_ONE.size + part_bytes
+        body_at = proof_at + proof_bytes
+        if (
+            count == 1
+            and marks == _PARTS | _PROOFS
+            and part_bytes <= MESSAGE_PART_BYTES_MAX
+            and proof_bytes <= PROOF_BYTES
+            and body_at <= len(data) <= MESSAGE_BYTES_MAX
+        ):
+            part, proof = data[_ENVELOPE_FOR_ONE.size : proof_at], data[proof_at:body_at]
+            return EndToEnd(kind, source, (to,), data[body_at:], (part,), (proof,), hops)
+    return _decode_for_many(data)
+
+
+def _decode_for_many(data: bytes) -> EndToEnd:
+    if len(data) < _ENVELOPE.size:
+        raise FrameError(FrameFault.FIELD, "it ends within its numbers")
+    kind, source, hops, marks, count = _ENVELOPE.unpack_from(data)
+    at = _ENVELOPE.size + count * _DESTINATION.size
+    if marks > _PARTS | _PROOFS or count > BROKERS_MAX or at > len(data):
+        raise FrameError(FrameFault.FIELD, f"at most {BROKERS_MAX} destinations, with parts and proofs or without")
+    to: list[int] = []
+    parts: list[bytes] = []
+    proofs: list[bytes] = []
+    for broker, part_bytes, proof_bytes in _DESTINATION.iter_unpack(data[_ENVELOPE.size : at]):
+        if part_bytes > (MESSAGE_PART_BYTES_MAX if marks & _PARTS else 0):
+            raise FrameError(FrameFault.FIELD, f"parts of at most {MESSAGE_PART_BYTES_MAX} bytes")
+        if proof_bytes > (PROOF_BYTES if marks & _PROOFS else 0):
+            raise FrameError(FrameFault.FIELD, f"proofs of at most {PROOF_BYTES} bytes")
+        to.append(broker)
+        parts.append(data[at : at + part_bytes])
+        at += part_bytes
+        proofs.append(data[at : at + proof_bytes])
+        at += proof_bytes
+    if not at <= len(data) <= at + MESSAGE_BYTES_MAX:
+        raise FrameError(FrameFault.FIELD, f"a body of at most {MESSAGE_BYTES_MAX} bytes after the parts and proofs")
+    if not count and marks:
+        raise FrameError(FrameFault.FIELD, "parts and proofs of no destinations")
+    given = tuple(parts) if marks & _PARTS else (), tuple(proofs) if marks & _PROOFS else ()
+    envelope = EndToEnd(kind, source, tuple(to), data[at:], *given, hops)
+    if problem := envelope.problem():
+        raise FrameError(FrameFault.FIELD, problem)
+    return envelope
+
+
+@control(END_TO_END, layout=Layout(_encode_end_to_end, _decode_end_to_end))
 @dataclass(frozen=True, slots=True)
 class EndToEnd(ControlFrame):
     """A message from one broker to one other, or to several that get the same body. Each link carries one copy."""
@@ -212,10 +298,10 @@ def envelop_acks(acks: Sequence[StreamAck]) -> EndToEnd:
 def read_message(envelope: EndToEnd, at: int) -> Message | None:
     """Return the message for one destination of an envelope, or None when this version does not know its kind.
     FrameError when it is malformed."""
-    if envelope.kind not in MESSAGE_KINDS:
-        return None
     if envelope.kind == _STREAM_ACK:
         return _read_ack(envelope, at)
+    if envelope.kind not in MESSAGE_KINDS:
+        return None
     schema = BODY_SCHEMAS[envelope.kind]
     given: dict[str, Any] = {"to": envelope.to[at], "source": envelope.source}
     if schema.frame is InterestUpdate:

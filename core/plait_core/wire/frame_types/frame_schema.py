@@ -6,7 +6,9 @@
         nonce: U64
 
 `@control` declares what a connection carries as a frame of its own. Its body is a msgpack map. A frame that a link
-carries hundreds of times a second is `listed`: its body is a list of the fields in their order, without their names.
+carries hundreds of times a second is `listed`: its body is a list of the fields in their order, without their names. One
+that many brokers decode often may have a fixed `Layout` in place of msgpack.
+
 `@body` declares what an envelope carries (`envelope_frames.py`): fields marked `FROM_ENVELOPE` are not in the body's
 bytes, for the envelope has them.
 
@@ -90,6 +92,16 @@ class UnknownFrame(ControlFrame):
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """Fixed bytes of a frame in place of a msgpack map. Its fields are fixed for ever."""
+
+    encode: Callable[[Any], bytes]
+    """Return the bytes of a frame, or raise ValueError for a field that it may not have."""
+    decode: Callable[[bytes], Any]
+    """Return the frame of these bytes, or raise FrameError. The checks are those of the annotations."""
+
+
+@dataclass(frozen=True, slots=True)
 class FrameSchema:
     """One type, compiled."""
 
@@ -99,6 +111,8 @@ class FrameSchema:
     required: frozenset[str]
     opening: bool
     """True if the frame belongs to the handshake alone."""
+    layout: Layout | None = None
+    """None: the body is msgpack."""
     listed: bool = False
     """True if the body is a list of the fields."""
     distances: tuple[tuple[str, str], ...] = ()
@@ -117,14 +131,16 @@ _F = TypeVar("_F", bound=ControlFrame)
 _B = TypeVar("_B", bound=Body)
 
 
-def control(number: int, *, opening: bool = False, listed: bool = False) -> Callable[[type[_F]], type[_F]]:
+def control(
+    number: int, *, opening: bool = False, listed: bool = False, layout: Layout | None = None
+) -> Callable[[type[_F]], type[_F]]:
     """Register a dataclass as the control frame of that type number."""
     if number not in CONTROL_TYPES or number in FRAME_SCHEMAS:
         raise TypeError(f"frame type {number:#x} is taken, or outside the range of control frames")
 
     def register(frame: type[_F]) -> type[_F]:
         _refuse_second(number, frame, BODY_SCHEMAS)
-        schema = _schema(number, frame, in_envelope=False, opening=opening)
+        schema = replace(_schema(number, frame, in_envelope=False, opening=opening), layout=layout)
         FRAME_SCHEMAS[number] = _FRAME_SCHEMA_OF[frame] = _listed(schema) if listed else schema
         return frame
 
@@ -185,7 +201,8 @@ def kind_number(content: type[Body]) -> int:
 
 def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
     """Return the control frame that these bytes hold, or raise FrameError."""
-    frame: ControlFrame = _decode(schema, body, {}, limits)
+    layout = schema.layout
+    frame: ControlFrame = _decode(schema, body, {}, limits) if layout is None else layout.decode(body)
     return frame
 
 
@@ -230,9 +247,10 @@ def encode_body(content: Body) -> bytes:
 
 
 def _encode(schema: FrameSchema, content: Body) -> bytes:
-    values = {name: getattr(content, name) for name in schema.checks}
     try:
-        checked = _checked(schema, values)
+        if schema.layout is not None:
+            return schema.layout.encode(content)
+        checked = _checked(schema, {name: getattr(content, name) for name in schema.checks})
         if schema.listed:
             packed = pack(_items(schema, checked))
         else:

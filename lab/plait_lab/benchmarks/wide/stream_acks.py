@@ -14,8 +14,7 @@ from typing import Final
 from plait_broker.overlay.outputs import Output, SendFrame
 from plait_broker.overlay.transport.event_copy import CopyRun
 from plait_broker.overlay.transport.reliable_stream import ReceivedEvent, ReceiveStream
-from plait_core.wire import FrameDecoder, encode_frame
-from plait_core.wire.frame_header import VERSION_MAX
+from plait_core.wire import encode_frame
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, read_message
 from plait_core.wire.frame_types.overlay_frames import StreamAck, StreamSkip
 
@@ -87,10 +86,8 @@ def acks_due(root: WideRoot, streams: dict[int, ReceiveStream]) -> list[bytes]:
 
 
 def receive_acks(root: WideRoot, frames: Iterable[bytes]) -> None:
-    """Let a root decode, verify and apply acks, and do what is due."""
-    decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
-    decoder.feed(b"".join(frames))
-    for frame in decoder.take():
+    """Let a root decode, verify and apply acks that came over one link, and do what is due."""
+    for frame in root.decoder.read(b"".join(frames)):
         assert isinstance(frame, EndToEnd)
         root.overlay.receive(root.ids[root.neighbours[0]], frame, root.now)
     root.take()

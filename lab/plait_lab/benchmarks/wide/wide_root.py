@@ -15,7 +15,7 @@ from plait_broker.overlay.outputs import Output, SendFrame
 from plait_broker.overlay.security.identity import Identity
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.topology.flooding import link_state_key
-from plait_core.wire import Confirm, Publish
+from plait_core.wire import VERSION_MAX, Confirm, FrameDecoder, Publish
 from plait_core.wire.event_block import encode_plain_block
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, Message, Signed, read_document, read_message
 from plait_core.wire.frame_types.overlay_frames import InterestAck, InterestUpdate, LinkState
@@ -35,6 +35,8 @@ class WideRoot:
     def __init__(self, seed: int, brokers: int, links: int, settings: OverlaySettings = SETTINGS) -> None:
         self.rng = Random(f"wide/{seed}")
         self.now = 1.0
+        self.decoder = FrameDecoder(version=VERSION_MAX, keep_unknown=True)
+        """The decoder of a link."""
         self.events = 0
         """Events published so far."""
         self.identities = [Identity(self.rng) for _ in range(brokers)]

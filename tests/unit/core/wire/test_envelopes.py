@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from struct import Struct
 from typing import Any, Final
 
 import pytest
@@ -17,11 +18,19 @@ import pytest
 from plait_broker.overlay.security.identity import Identity
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_core.errors import FrameError, FrameFault
-from plait_core.limits import DOCUMENT_BYTES_MAX, MESSAGE_BYTES_MAX
+from plait_core.events import U64_MAX
+from plait_core.limits import (
+    BROKERS_MAX,
+    DOCUMENT_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_PART_BYTES_MAX,
+    PROOF_BYTES,
+)
 from plait_core.wire import VERSION_MAX, ControlFrame, FrameDecoder, Ping, encode_frame
 from plait_core.wire.frame_header import PREFIX
 from plait_core.wire.frame_types.envelope_frames import (
     DOCUMENT_KINDS,
+    END_TO_END,
     LINK_STATE,
     MESSAGE_KINDS,
     EndToEnd,
@@ -208,13 +217,99 @@ def test_a_malformed_message_is_one_frame_error(name: str, body: bytes) -> None:
 def test_invalid_envelopes_are_refused(frame: ControlFrame, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         encode_frame(frame)
+    if isinstance(frame, EndToEnd):
+        return  # test_malformed_end_to_end_bytes_are_one_frame_error
     fields = {name: getattr(frame, name) for name in FRAME_SCHEMAS[number_of(frame)].checks}
-    raw = bytes(pack(fields))
-    decoder = FrameDecoder(version=VERSION_MAX)
-    decoder.feed(PREFIX.pack(len(raw), VERSION_MAX, number_of(frame), 0) + raw)
     with pytest.raises(FrameError) as caught:
-        decoder.take()
+        received(number_of(frame), bytes(pack(fields)))
     assert caught.value.fault is FrameFault.FIELD
+
+
+def received(number: int, body: bytes) -> ControlFrame:
+    """Return the frame of a body, as a decoder reads it."""
+    decoder = FrameDecoder(version=VERSION_MAX)
+    decoder.feed(PREFIX.pack(len(body), VERSION_MAX, number, 0) + body)
+    (frame,) = decoder.take()
+    assert isinstance(frame, ControlFrame)
+    return frame
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        EndToEnd(0, 0, (), b""),
+        EndToEnd(0xFFFF, U64_MAX, (0,), b"body", hops=255),
+        EndToEnd(0x45, 1, (U64_MAX,), b"", (bytes(MESSAGE_PART_BYTES_MAX),), (bytes(PROOF_BYTES),)),
+        EndToEnd(0x45, 1, (2,), b"", (b"",), (b"",), 1),
+        EndToEnd(0x45, 1, (2,), b"x", (b"part",)),
+        EndToEnd(0x43, 1, (2, 3), b"x", (), (b"", b"proof")),
+        EndToEnd(0x43, 1, tuple(range(BROKERS_MAX)), bytes(MESSAGE_BYTES_MAX), (b"p",) * BROKERS_MAX),
+    ],
+)
+def test_end_to_end_envelopes_there_and_back(envelope: EndToEnd) -> None:
+    assert received(END_TO_END, encode_frame(envelope)[PREFIX.size :]) == envelope
+
+
+HEAD: Final = Struct(">HQBBH")
+TO: Final = Struct(">QBB")
+MALFORMED: Final = {
+    "nothing": b"",
+    "numbers cut": HEAD.pack(0x45, 1, 0, 3, 1)[:-1],
+    "destinations cut": HEAD.pack(0x45, 1, 0, 3, 2) + TO.pack(2, 0, 0),
+    "part cut": HEAD.pack(0x45, 1, 0, 3, 1) + TO.pack(2, 3, 0) + b"xx",
+    "proof cut": HEAD.pack(0x45, 1, 0, 3, 1) + TO.pack(2, 2, 2) + b"xxx",
+    "long part": HEAD.pack(0x45, 1, 0, 3, 1) + TO.pack(2, MESSAGE_PART_BYTES_MAX + 1, 0) + bytes(99),
+    "long proof": HEAD.pack(0x45, 1, 0, 3, 1) + TO.pack(2, 0, PROOF_BYTES + 1) + bytes(99),
+    "unknown mark": HEAD.pack(0x45, 1, 0, 4, 1) + TO.pack(2, 0, 0),
+    "a part without the mark": HEAD.pack(0x45, 1, 0, 2, 1) + TO.pack(2, 1, 0) + b"x",
+    "a proof without the mark": HEAD.pack(0x45, 1, 0, 1, 1) + TO.pack(2, 0, 1) + b"x",
+    "parts of nobody": HEAD.pack(0x45, 1, 0, 1, 0),
+    "a destination twice": HEAD.pack(0x45, 1, 0, 0, 2) + TO.pack(2, 0, 0) * 2,
+    "too many destinations": HEAD.pack(0x45, 1, 0, 0, BROKERS_MAX + 1)
+    + b"".join(TO.pack(to, 0, 0) for to in range(BROKERS_MAX + 1)),
+    "long body": HEAD.pack(0x45, 1, 0, 3, 1) + TO.pack(2, 0, 0) + bytes(MESSAGE_BYTES_MAX + 1),
+    "long body for none": HEAD.pack(0x45, 1, 0, 0, 0) + bytes(MESSAGE_BYTES_MAX + 1),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_end_to_end_bytes_are_one_frame_error(name: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        received(END_TO_END, MALFORMED[name])
+    assert caught.value.fault is FrameFault.FIELD
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        EndToEnd(0x45, -1, (2,), b""),
+        EndToEnd(0x45, 1, (1 << 64,), b""),
+        EndToEnd(0x45, 1, (2,), b"", hops=256),
+        EndToEnd(0x45, 1, (2,), b"", (bytes(MESSAGE_PART_BYTES_MAX + 1),)),
+        EndToEnd(0x45, 1, (2,), b"", (), (bytes(PROOF_BYTES + 1),)),
+        EndToEnd(0x45, 1, tuple(range(BROKERS_MAX + 1)), b""),
+    ],
+)
+def test_numbers_and_lengths_that_do_not_fit_are_not_sent(envelope: EndToEnd) -> None:
+    with pytest.raises(ValueError, match="EndToEnd: "):
+        encode_frame(envelope)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_any_bytes_are_an_envelope_or_a_frame_error(seed: int) -> None:
+    """Change or cut the bytes of envelopes. What is still one encodes to the same bytes again."""
+    rng = Random(f"envelopes/{seed}")
+    envelope = rng.choice([envelop_message(MESSAGES["StreamAck"]), auth().envelop_message(MESSAGES["InterestUpdate"])])
+    data = bytearray(encode_frame(envelope)[PREFIX.size :])
+    for _ in range(rng.randint(1, 3)):
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 2, 3, 16, 64, 255, rng.randrange(256)))
+    data = data[: rng.choice((len(data), rng.randrange(len(data)) + 1))]
+    try:
+        frame = received(END_TO_END, bytes(data))
+    except FrameError as error:
+        assert error.fault is FrameFault.FIELD
+    else:
+        assert encode_frame(frame)[PREFIX.size :] == bytes(data)
 
 
 def number_of(frame: ControlFrame) -> int:
