@@ -52,7 +52,7 @@ FILTER_CHARACTERS: Final = 240
 ROWS: Final = ("links", "shown", "incidents")
 """Lists of a summary whose rows may be left out."""
 
-BROKEN: Final = ("forged", "bad_filters", "unexpected", "loops", "incarnation_claimed", "disputed")
+BROKEN: Final = ("forged", "group_acks_wrong", "bad_filters", "unexpected", "loops", "incarnation_claimed", "disputed")
 """Counters of the overlay that rise only because of a faulty or hostile broker."""
 
 

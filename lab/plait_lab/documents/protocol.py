@@ -23,6 +23,7 @@ _ROOMS: Final = {
     "session_frames": "Clients",
     "envelope_frames": "Envelopes between brokers",
     "overlay_frames": "Brokers",
+    "group_frames": "Stream groups",
     "strategy_frames": "Strategies",
     "trace_frames": "Tracing",
     "peer_frames": "Peers",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from plait_core.wire.frame_types.group_frames import GroupBatch
-from plait_core.wire.group_events import EventBatch, GroupEvent, digest, pack_batch
+from plait_core.wire.group_events import EventBatch, GroupEvent, bytes_of_set, digest, pack_batch
 
 from .group_tree import Subtree
 
@@ -35,10 +35,10 @@ class GroupLink:
         """The last position after which batches were sent again."""
 
     def send(
-        self, batch: EventBatch | None, last: int, now: float, *, asks: bool, age_us: int = 0
+        self, batch: EventBatch | None, last: int, now: float, *, asks: bool, age_us: int = 0, apart: int = 0
     ) -> GroupBatch | None:
         """Return the part of a batch for this child, or None if there is nothing for it. `age_us`: the age of the batch
-        here."""
+        here. `apart`: the members whose acks are not to be added to those of others."""
         subtree = self.subtree
         events = () if batch is None else _for(subtree, batch.events)
         if not (events or asks):
@@ -46,7 +46,8 @@ class GroupLink:
         data = b""
         if batch is not None and events:
             data = pack_batch(batch._replace(events=events, digests=_others(batch, events)), subtree.size)
-        frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks, age_us)
+        alone = bytes_of_set(subtree.part_of(apart), subtree.size) if apart else b""
+        frame = GroupBatch(self._root, self._epoch, self._last, last, data, asks, age_us, alone)
         self._last = last
         self._memory.append((frame, now))
         self._memory_bytes += FRAME_BYTES + len(data)

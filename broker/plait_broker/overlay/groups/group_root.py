@@ -3,7 +3,8 @@
 All events for members have one numbering. Each names its destinations by a bit set of the tree. Those of one turn, or
 of several that follow each other closely, form a batch with one signature. A few times a second, a batch asks all
 members for acks of everything up to it. An ack proves which events the member got (`group_record.py`), and the root
-knows which those should be.
+knows which those should be. After a sum of acks that is wrong, its members are asked to ack each by itself
+(`spoiled_acks.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from math import inf
+from operator import xor
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -31,7 +34,8 @@ from ..security.message_auth import MessageAuth
 from ..transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked
 from .group_link import GroupLink
 from .group_record import RootRecords
-from .group_tree import GroupTree
+from .group_tree import GroupTree, bits_of
+from .spoiled_acks import SpoiledAcks
 
 GAP_S: Final = 0.002
 """Least time between two batches, unless one is full. A signature costs the root more than publishing five events, and
@@ -113,6 +117,7 @@ class GroupRoot:
         self.ask_at = inf
         """When to ask for acks."""
         self._asked_at = -inf
+        self.spoiled = SpoiledAcks()
 
     @property
     def last(self) -> int:
@@ -158,9 +163,12 @@ class GroupRoot:
 
     def batches(self, now: float) -> Iterator[tuple[int, GroupBatch]]:
         """Return what to send to each child: all events that wait, and a question if it is time for one."""
-        asks = now >= self.ask_at
+        asks, apart = now >= self.ask_at, 0
         if asks:
-            self._questions[self.last] = Question(self._records.all(), self.active, now)
+            apart = self.spoiled.apart(now)
+            before = self._questions.get(self.last)
+            members, at = (self.active, now) if before is None else (before.members, before.at)
+            self._questions[self.last] = Question(self._records.all(), members, at)
             self._unasked, self.ask_at, self._asked_at = 0, inf, now
         if self._unsent:
             self._batch_at = now
@@ -169,33 +177,57 @@ class GroupRoot:
             batch = self._signed(part) if part else None
             last = part[-1].position if part else self.last
             for child, link in self.links.items():
-                frame = link.send(batch, last, now, asks=asks and part is parts[-1])
+                asked = asks and part is parts[-1]
+                frame = link.send(batch, last, now, asks=asked, apart=apart if asked else 0)
                 if frame is not None:
                     yield child, frame
 
-    def receive_ack(self, child: int, ack: GroupAck) -> list[tuple[int, int]]:
+    def receive_ack(self, child: int, ack: GroupAck, now: float = 0.0) -> list[tuple[int, int]]:
         """Take acks of members below a child. Return the members by index, each with the position up to which it had
-        acked before. Raise Forged for false ones."""
+        acked before. Raise Forged if all of them are false; `spoiled` has those that are, and that are new to it."""
         link, question = self.links.get(child), self._questions.get(ack.up_to)
         if link is None or question is None:
             return []
         subtree = link.subtree
-        members = set_of_bytes(ack.members, subtree.size) << subtree.start
-        expected, indexes = 0, list(bits_of(members))
-        for index in indexes:
-            member = self.tree.ids[index]
-            claimed = ack_claim(self.epoch, question.records[index])
-            expected ^= self._message_auth.prove_claim(member, member, ack.up_to, ACK_CLAIM, claimed)
-        if expected != ack.proof:
+        indexes = [subtree.start + at for at in bits_of(set_of_bytes(ack.members, subtree.size))]
+        expected = [self._expected(index, ack.up_to, question.records[index]) for index in indexes]
+        if not ack.apart:
+            right = indexes if reduce(xor, expected, 0) == ack.proof else []
+        elif len(proofs := ack.proofs) == len(indexes):
+            right = [index for index, mac, proof in zip(indexes, expected, proofs, strict=True) if mac == proof]
+        else:
+            raise Forged("acks of a stream group without a MAC for each member")
+        ignored = self.spoiled.wrong & ~self.active
+        wrong = [index for index in indexes if index not in right and not ignored >> index & 1]
+        if wrong:
+            self._find_wrong(child, ack, wrong, now)
+        if (wrong or ack.proof) and not right:
             raise Forged("acks of a stream group that its members did not make")
-        for up_to, asked in self._questions.items():
-            if up_to <= ack.up_to:
+        return self._take(right, ack.up_to)
+
+    def _expected(self, index: int, up_to: int, record: bytes) -> int:
+        member = self.tree.ids[index]
+        return self._message_auth.prove_claim(member, member, up_to, ACK_CLAIM, ack_claim(self.epoch, record))
+
+    def _find_wrong(self, child: int, ack: GroupAck, wrong: list[int], now: float) -> None:
+        """Note members whose acks are wrong. Ask the members of a wrong sum again, each by itself: no more often than a
+        busy root asks anyway."""
+        if ack.apart or len(wrong) == 1:
+            self.spoiled.note_wrong(wrong)
+        elif self.spoiled.suspect(child, sum(1 << index for index in wrong), now):
+            self.ask_at = min(self.ask_at, max(now, self._asked_at + ACK_S))
+
+    def _take(self, indexes: list[int], up_to: int) -> list[tuple[int, int]]:
+        """Note right acks of members."""
+        members = sum(1 << index for index in indexes)
+        for asked_up_to, asked in self._questions.items():
+            if asked_up_to <= up_to:
                 asked.members &= ~members
         news = []
         for index in indexes:
             before = self._acked[index]
-            if before < ack.up_to:
-                self._acked[index] = ack.up_to
+            if before < up_to:
+                self._acked[index] = up_to
                 if self.active >> index & 1:
                     news.append((index, before))
         self.settle()
@@ -268,11 +300,3 @@ class GroupRoot:
             digests = [digest(event.position, event.flags, event.block) for event in events]
             signature = self._message_auth.sign_batch(claim(self.me, self.epoch, first, digests))
         return EventBatch(first, len(events), signature, events, {})
-
-
-def bits_of(members: int) -> Iterator[int]:
-    """Return the indexes of the bits that are set, in order."""
-    while members:
-        lowest = members & -members
-        yield lowest.bit_length() - 1
-        members ^= lowest

@@ -6,7 +6,7 @@ the bit set of the whole tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from plait_core.limits import PATH_MAX
@@ -15,6 +15,14 @@ from ..topology.link_state import LinkStateDatabase
 
 DEPTH_MAX: Final = PATH_MAX - 2
 """Links from the root to a broker of a tree, so that a delivery has room for all brokers of the path."""
+
+
+def bits_of(members: int) -> Iterator[int]:
+    """Return the indexes of the bits that are set, in order."""
+    while members:
+        lowest = members & -members
+        yield lowest.bit_length() - 1
+        members ^= lowest
 
 
 class Subtree(NamedTuple):

@@ -5,6 +5,7 @@
 - Batches go down the tree, acks come up. Brokers on the way forward the one and gather the other.
 - A member that does not ack in time, or whose path in the tree has lost a link, is served by its own stream again: the
   root sends it what it has not acked. The member leaves out what it has.
+- A member whose ack is wrong is named, and served by its own stream. Others keep the group (`spoiled_acks.py`).
 - After a while a new group is opened, with a new tree and all members. Its events come after those of the one before.
 
 `group_root.py` is the root's end, `group_branch.py` that of all others.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from math import inf
-from struct import Struct
+from struct import Struct, pack
 from typing import Final
 
 from plait_core.wire import Destination
@@ -31,7 +32,7 @@ from plait_core.wire.group_events import (
     unpack_members,
 )
 
-from ..outputs import Acked, SendBatch
+from ..outputs import Acked, LogRemark, SendBatch
 from ..security.identity import Forged
 from ..security.message_auth import MessageAuth
 from ..topology.link_state import LinkStateDatabase
@@ -40,8 +41,8 @@ from ..transport.own_streams import OwnStreams
 from ..transport.reliable_stream import ReceivedEvent, Unacked
 from .group_acks import TOGETHER_S
 from .group_branch import GROUP, GroupBranch
-from .group_root import ACK_CLAIM, GroupRoot, Kept, ack_claim, bits_of
-from .group_tree import DEPTH_MAX, Subtree, shortest_path_tree
+from .group_root import ACK_CLAIM, GroupRoot, Kept, ack_claim
+from .group_tree import DEPTH_MAX, Subtree, bits_of, shortest_path_tree
 
 OPEN_S: Final = 5.0
 """Least time between the openings of two groups of a root: the tree of one is sent to all members."""
@@ -58,6 +59,12 @@ SETS_MAX: Final = 256
 KNOWN_MAX: Final = 16_384
 """Events of a group that a member remembers, to recognise those that come again by its own stream: as many as a root
 keeps."""
+
+WRONG_S: Final = 300.0
+"""A member whose ack was wrong joins no group for so long, so it spoils the acks of others once in this time."""
+
+NAMED_MAX: Final = 3
+"""Brokers that one remark about wrong acks names."""
 
 GROUPS_MAX: Final = 2
 """Groups of one root that a broker is in: the present one, and the one before until all is acked."""
@@ -106,6 +113,8 @@ class StreamGroups:
         self._latest: tuple[list[int], tuple[int, list[int]]] = ([], (0, []))
         """The destinations of the event before, with the same. To compare lists takes an eighth of the time to hash a
         tuple."""
+        self._wrong: dict[int, float] = {}
+        """By broker whose ack was wrong, until when it joins no group."""
         self._revision = -1
         self._check_at = inf
         self._changed = False
@@ -156,11 +165,15 @@ class StreamGroups:
         if ack.root != self.me:
             self._gather(child, ack, now)
             return
+        self._changed = True
         for group in self._groups():
             if group.epoch == ack.epoch:
                 before = self._confirming(group)
-                for index, acked in group.receive_ack(child, ack):
-                    self._confirm(group, before, index, acked, ack.up_to)
+                try:
+                    for index, acked in group.receive_ack(child, ack, now):
+                        self._confirm(group, before, index, acked, ack.up_to)
+                finally:
+                    self._exclude_wrong(group, now)
         if self.before is not None and not self.before.kept:
             self.before = None
 
@@ -202,15 +215,17 @@ class StreamGroups:
                 self._counts["group_repairs"] += 1
                 self._send(parent, GroupRepair(branch.root, branch.epoch, branch.last))
             return
-        read = branch.read(batch)
+        read, apart = branch.read(batch), set_of_bytes(batch.apart, branch.size)
         if read is not None and self._message_auth.strict:
             if not read.signature:  # such a batch has no digests, so it cannot be checked
                 raise Forged("a batch without a signature")
             self._message_auth.check_batch(branch.root, claim_of(branch.root, branch.epoch, read), read.signature)
         age_us = min(batch.waited_us + link_us, DELAY_US_MAX)
         events = branch.advance(batch, read, age_us, now)
+        if batch.asks:
+            branch.acks.ask(batch.last, apart)
         for child, link in branch.links.items():
-            frame = link.send(read, batch.last, now, asks=batch.asks, age_us=age_us)
+            frame = link.send(read, batch.last, now, asks=batch.asks, age_us=age_us, apart=apart)
             if frame is not None:
                 self._send_batch(child, frame, now)
         if events and not branch.left:
@@ -268,6 +283,7 @@ class StreamGroups:
         again."""
         held = [event for branch in self.branches.pop(broker, ()) for event in branch.release()]
         self._known.pop(broker, None)
+        self._wrong.pop(broker, None)
         self._aliases = {key: at for key, at in self._aliases.items() if key[0] != broker}
         return held
 
@@ -365,6 +381,8 @@ class StreamGroups:
         or since some have been outside for long."""
         if self.before is not None or now < self._opened_at + OPEN_S:
             return False
+        if self._wrong:
+            others = [home for home in others if self._wrong.get(home, -inf) <= now]
         if len(others) > self._destinations_max:
             return True
         return now >= self._outside_since + JOIN_S and any(self._map.reaches(self.me, home) for home in others)
@@ -383,6 +401,7 @@ class StreamGroups:
             self.before = before if before.kept else None
         epoch = max(1, round(now * 1_000_000), 0 if before is None else before.next)
         root = self.root = GroupRoot(self.me, tree, epoch, self._message_auth)
+        self._wrong = {broker: until for broker, until in self._wrong.items() if until > now}
         self._opened_at, self._outside_since = now, inf
         self._forget_sets()
         self._counts["groups_opened"] += 1
@@ -405,6 +424,9 @@ class StreamGroups:
         after = self.streams.last_position(broker)
         if after is None:  # it joins the next group
             root.remove(index)
+        if broker in self._wrong:
+            root.remove(index)
+            root.spoiled.exclude(index)
         member = GroupMember(broker, after or 0, 0, size, follows)
         claimed = _place(open, tree.parents[index], member)
         proof = self._message_auth.prove_claim(broker, self.me, open.epoch, PLACE_CLAIM, claimed)
@@ -451,6 +473,30 @@ class StreamGroups:
             self.before = None
         self._forget_sets()
         self._outside_since = min(self._outside_since, now)
+
+    def _exclude_wrong(self, group: GroupRoot, now: float) -> None:
+        """Serve members whose own acks are wrong by their own streams, and name them."""
+        wrong = [group.tree.ids[index] for index in group.spoiled.take_new()]
+        if not wrong:
+            return
+        self._counts["group_acks_wrong"] += len(wrong)
+        named = [broker for broker in wrong if self._wrong.get(broker, -inf) <= now]
+        self._wrong.update(dict.fromkeys(wrong, now + WRONG_S))
+        if named:
+            names = ", ".join(self._path_of(group, broker) for broker in named[:NAMED_MAX])
+            more = f" and {len(named) - NAMED_MAX} more" if len(named) > NAMED_MAX else ""
+            text = (
+                f"acks of a stream group are wrong, by the last broker of each of these paths or one before it: {names}"
+            )
+            self._outputs.append(LogRemark(f"{text}{more}; these brokers get their events by their own streams"))
+        self._move_out(wrong, now)
+
+    def _path_of(self, group: GroupRoot, broker: int) -> str:
+        """Return the names of the brokers from the root's child to a member."""
+        path = [broker]
+        while (parent := group.tree.parents[group.tree.index[path[-1]]]) != self.me:
+            path.append(parent)
+        return " -> ".join(self._map.name(one) or f"{one:016x}" for one in reversed(path))
 
     def _confirming(self, group: GroupRoot) -> list[Kept]:
         """Return the events whose publishers wait."""
@@ -499,7 +545,10 @@ class StreamGroups:
         members = set_of_bytes(ack.members, link.subtree.size)
         if not members:
             return
-        if not branch.acks.add(ack.up_to, members << link.subtree.start, ack.proof, now):
+        proofs = ack.proofs
+        if proofs and len(proofs) != members.bit_count():
+            return
+        if not branch.acks.add(ack.up_to, members << link.subtree.start, ack.proof, now, proofs):
             self._counts["group_acks_twice"] += 1
         self._changed = True
 
@@ -531,8 +580,9 @@ class StreamGroups:
             claimed = ack_claim(branch.epoch, record)
             proof = self._message_auth.prove_claim(branch.root, self.me, up_to, ACK_CLAIM, claimed)
             branch.acks.add(up_to, 1, proof, now)
-        for up_to, members, proof in branch.acks.due(now if due_by is None else due_by):
-            ack = GroupAck(branch.root, branch.epoch, up_to, bytes_of_set(members, branch.size), proof)
+        for up_to, members, proof, apart in branch.acks.due(now if due_by is None else due_by):
+            named = bytes_of_set(members, branch.size)
+            ack = GroupAck(branch.root, branch.epoch, up_to, named, proof, pack(f">{len(apart)}Q", *apart))
             if branch.parent in self._neighbours:
                 self._sender.relay(branch.parent, ack, now)  # within a rate: brokers below may send any number
 

@@ -34,6 +34,7 @@ INCIDENTS: Final = {
     "forged": "a message failed its MAC or its signature",
     "false_echoes": "a neighbour acknowledged events that were not sent to it",
     "group_acks_twice": "a member of a stream group acknowledged something twice",
+    "group_acks_wrong": "the acknowledgement of a member of a stream group was wrong, and the member left the group",
     "group_members_moved": "a member of a stream group did not acknowledge, or lost its path, and left the group",
     "group_repairs": "events of a stream group were missing, and were asked for again",
     "group_strays": "events of a stream group came from a broker that is not the parent in its tree",

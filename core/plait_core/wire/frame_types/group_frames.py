@@ -8,6 +8,7 @@ hop. `group_events.py` reads the events of a batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import unpack
 from typing import Annotated, Final, TypeAlias
 
 from ...limits import BROKERS_MAX, FRAME_BYTES_MAX, PATH_MAX
@@ -17,6 +18,9 @@ MEMBER_BYTES: Final = 28
 """Bytes of one member in `GroupOpen`: see `group_members.py`."""
 
 MEMBERS_BYTES_MAX: Final = BROKERS_MAX // 8
+
+PROOF_BYTES: Final = 8
+"""Bytes of one member's MAC."""
 
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024
 """Bytes of the events of one batch: the largest event fits. The rest of the frame is for the other fields. They may
@@ -59,6 +63,8 @@ class GroupBatch(ControlFrame):
     waited_us: U64 = 0
     """The age of the batch: how long ago the root has sent it. Brokers on the way add to it, so that the bytes of the
     events do not change."""
+    apart: Annotated[bytes, AtMost(MEMBERS_BYTES_MAX)] = b""
+    """A bit set of the members whose acks of `last` are not to be added to those of others."""
 
 
 @control(0x55)
@@ -73,6 +79,17 @@ class GroupAck(ControlFrame):
     """A bit set of the sender's part of the tree."""
     proof: U64
     """The members' MACs, added without carries (XOR)."""
+    apart: Annotated[bytes, AtMost(PROOF_BYTES * BROKERS_MAX)] = b""
+    """In place of the sum, the MAC of each member in order. Empty: `proof` is the sum."""
+
+    def problem(self) -> str:
+        return "" if len(self.apart) % PROOF_BYTES == 0 else f"{PROOF_BYTES} bytes for each MAC"
+
+    @property
+    def proofs(self) -> tuple[int, ...]:
+        """The MACs of the members by themselves; () if they are added."""
+        proofs: tuple[int, ...] = unpack(f">{len(self.apart) // PROOF_BYTES}Q", self.apart)
+        return proofs
 
 
 @control(0x56)

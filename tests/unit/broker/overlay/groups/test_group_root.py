@@ -21,9 +21,8 @@ from plait_broker.overlay.groups.group_root import (
     GroupRoot,
     Kept,
     ack_claim,
-    bits_of,
 )
-from plait_broker.overlay.groups.group_tree import GroupTree
+from plait_broker.overlay.groups.group_tree import GroupTree, bits_of
 from plait_broker.overlay.security.identity import Forged
 from plait_broker.overlay.security.message_auth import MessageAuth
 from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from maps import database, graph_of, link_states, linked
 
-from plait_broker.overlay.groups.group_root import bits_of
-from plait_broker.overlay.groups.group_tree import GroupTree, Subtree, children_of, shortest_path_tree
+from plait_broker.overlay.groups.group_tree import GroupTree, Subtree, bits_of, children_of, shortest_path_tree
 from plait_core.limits import PATH_MAX
 from plait_core.wire.frame_types.overlay_frames import LinkState
 

@@ -17,7 +17,14 @@ from plait_core.rate_limit import TokenBucket
 from plait_core.wire import encode_frame
 from plait_core.wire.frame_header import PREFIX_BYTES
 from plait_core.wire.frame_types.frame_schema import FRAME_SCHEMAS, decode_control
-from plait_core.wire.frame_types.group_frames import BATCH_BYTES_MAX, EPOCH_MAX, GroupAck, GroupBatch, GroupOpen
+from plait_core.wire.frame_types.group_frames import (
+    BATCH_BYTES_MAX,
+    EPOCH_MAX,
+    MEMBERS_BYTES_MAX,
+    GroupAck,
+    GroupBatch,
+    GroupOpen,
+)
 from plait_core.wire.group_events import GroupMember, pack_members
 
 MOST = (1 << 64) - 1
@@ -35,7 +42,8 @@ def open_for(net: GroupNet, broker: int) -> GroupOpen:
 def test_a_batch_that_a_broker_accepts_can_be_forwarded() -> None:
     """Let the fields besides the events grow to their greatest values."""
     small = GroupBatch(0, 0, 0, 0, bytes(BATCH_BYTES_MAX))
-    large = GroupBatch(MOST, MOST, MOST, MOST, bytes(BATCH_BYTES_MAX), True, MOST)
+    everyone = bytes([255]) * MEMBERS_BYTES_MAX
+    large = GroupBatch(MOST, MOST, MOST, MOST, bytes(BATCH_BYTES_MAX), True, MOST, everyone)
     assert len(encode_frame(small)) < len(encode_frame(large)) <= FRAME_BYTES_MAX
     with pytest.raises(ValueError, match="events"):
         encode_frame(GroupBatch(0, 0, 0, 0, bytes(BATCH_BYTES_MAX + 1)))
