@@ -53,6 +53,13 @@ EVENTS_MAX: Final = 16_384
 BYTES_MAX: Final = 16 << 20
 """Unacked events of a group, and their bytes. Members that keep it above these are served by their own streams."""
 
+SLOW: Final = 0.25
+"""The share of these from which on members that hold up most of the others are served by their own streams. It is below
+the share from which on publishers wait (`FULL`), so that one slow member holds up nobody."""
+
+SLOW_S: Final = 2 * ACK_S
+"""Time after a question from which on a member without an ack is slow: two questions of a busy root."""
+
 PART_BYTES: Final = 256 << 10
 """Bytes of the events that one batch has: as many as one write of a link. One larger event is a batch by itself."""
 
@@ -123,6 +130,11 @@ class GroupRoot:
     def last(self) -> int:
         """The last position."""
         return self.next - 1
+
+    @property
+    def filling(self) -> float:
+        """What is not acked, as a share of the bound."""
+        return max(len(self.kept) / EVENTS_MAX, self.kept_bytes / BYTES_MAX)
 
     @property
     def pending(self) -> bool:
@@ -252,23 +264,35 @@ class GroupRoot:
         return self._acked[index]
 
     def late(self, now: float) -> int:
-        """Return the members that have not answered in time, or for which too much is kept."""
+        """Return the members that have not answered in time, that hold up the others, or for which too much is kept."""
         late = 0
         for question in self._questions.values():
-            if now - question.at >= PATIENCE_S:
+            if now >= question.at + PATIENCE_S:
                 late |= question.members
         if len(self.kept) > EVENTS_MAX or self.kept_bytes > BYTES_MAX:
             first = self.kept[0].position
             late |= sum(1 << index for index in bits_of(self.active) if self._acked[index] < first)
-        return late & self.active
+        return (late | self._slow(now)) & self.active
 
     @property
     def due_at(self) -> float:
         """When to send a batch, or to look for members that are late."""
-        open_at = (question.at for question in self._questions.values() if question.members & self.active)
-        return min(self.send_at, next(open_at, inf) + PATIENCE_S)
+        open_at = next((question.at for question in self._questions.values() if question.members & self.active), inf)
+        return min(self.send_at, open_at + (SLOW_S if self._slow(inf) else PATIENCE_S))
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _slow(self, now: float) -> int:
+        """Return the members that hold up the others: the group fills, and most members have answered what these have
+        not. If most have not, the events are too many for all, and their publishers should wait."""
+        if self.filling < SLOW:
+            return 0
+        for question in self._questions.values():
+            open = question.members & self.active
+            if open:
+                few = 2 * open.bit_count() <= self.active.bit_count()
+                return open if few and now >= question.at + SLOW_S else 0
+        return 0
 
     def _take_unsent(self, now: float) -> list[GroupEvent]:
         """Remove and return the events of the next batch. Their ages include the time that they have waited for it."""

@@ -146,6 +146,21 @@ class StreamGroups:
         ids = root.tree.ids
         return others, [(ids[index], position, 0) for index in bits_of(members)] if urgent else []
 
+    @property
+    def filling(self) -> float:
+        """What is not acked of the fullest group, as a share of its bound."""
+        return max((group.filling for group in self._groups()), default=0.0)
+
+    @property
+    def members(self) -> set[int]:
+        """The members that groups serve."""
+        return {group.tree.ids[index] for group in self._groups() for index in bits_of(group.active)}
+
+    @property
+    def membership(self) -> tuple[int, ...]:
+        """What changes when `members` does."""
+        return tuple([number for group in self._groups() for number in (group.epoch, group.active)])
+
     def leave(self, broker: int, now: float) -> None:
         """Serve a member by its own stream again."""
         root = self.root or self.before

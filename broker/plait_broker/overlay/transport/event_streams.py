@@ -83,6 +83,10 @@ class EventStreams:
         """Destinations whose publishers should wait: too many events wait for the window of the stream."""
         self.full_changes = 0
         """Counts how often a destination joined or left them."""
+        self._full_group: set[int] = set()
+        """The members of stream groups among them: a group is full, whatever their own streams are."""
+        self._seen_members: tuple[int, ...] = ()
+        """The membership of the groups for which these were computed."""
         self._again_at = math.inf
         """The time of the next retransmission, or an earlier one."""
         self.reporting: dict[int, None] = {}
@@ -130,6 +134,8 @@ class EventStreams:
         found = self.groups.publish(homes, kept, now)
         if self.groups.moved:
             self.send_moved(now)
+        elif self.groups.filling >= FULL:
+            self._push_back()
         return found
 
     def receive_all(self, frames: Sequence[Frame], at: int, now: float, sender: int, link_us: int | None) -> int:
@@ -385,6 +391,26 @@ class EventStreams:
             for position, (frame, flags, delay_us, published_at, party) in events:
                 self._hold(home, outgoing, (frame, flags, delay_us, published_at, party or (home, position)), now)
             self._send_waiting(home, outgoing, now)
+        if moved or self._full_group:
+            self._push_back()
+
+    def _push_back(self) -> None:
+        """Let publishers wait for the members of a group that is full, as they do for a stream: until it has room."""
+        filling, membership = self.groups.filling, self.groups.membership
+        if FULL_NO_MORE < filling < FULL and not self._full_group:
+            return
+        if filling > FULL_NO_MORE and self._full_group and membership == self._seen_members:
+            return
+        self._seen_members = membership
+        members = self.groups.members if filling > FULL_NO_MORE else set()
+        left, self._full_group = self._full_group - members, members
+        for home in left:
+            outgoing = self.outgoing.get(home)
+            if outgoing is None or outgoing.filling < FULL:
+                self._unfill(home)
+        for home in members - self.full.keys():
+            self.full[home] = None
+            self.full_changes += 1
 
     def is_pending(self, home: int, position: int) -> bool:
         """Return whether a member of a stream group has not acked an event: neither there nor by its own stream."""
@@ -402,7 +428,7 @@ class EventStreams:
         return self._map.reaches(self.me, home) and silent_s <= SILENT_TIMES * self.settings.detect_s
 
     def _unfill(self, home: int) -> None:
-        if home in self.full:
+        if home in self.full and home not in self._full_group:
             del self.full[home]
             self.full_changes += 1
 

@@ -18,6 +18,8 @@ from plait_broker.overlay.groups.group_root import (
     GAP_S,
     PART_BYTES,
     PATIENCE_S,
+    SLOW,
+    SLOW_S,
     GroupRoot,
     Kept,
     ack_claim,
@@ -25,7 +27,7 @@ from plait_broker.overlay.groups.group_root import (
 from plait_broker.overlay.groups.group_tree import GroupTree, bits_of
 from plait_broker.overlay.security.identity import Forged
 from plait_broker.overlay.security.message_auth import MessageAuth
-from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S, Unacked
+from plait_broker.overlay.transport.reliable_stream import ACK_EVENTS, ACK_S, FULL, Unacked
 from plait_core.errors import FrameError
 from plait_core.limits import FRAME_BYTES_MAX
 from plait_core.wire import encode_frame
@@ -403,6 +405,36 @@ def test_members_for_which_too_much_is_kept_are_late(bound: str, events: int, mo
     root.settle()
     assert root.late(0.0) == 0
     assert positions(root.kept) == [EPOCH + events]
+
+
+def test_a_member_that_holds_up_most_others_is_late_before_publishers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_root, "EVENTS_MAX", 40)
+    root = root_of()
+    for _ in range(9):
+        add(root, 1, 2, 3, 4)
+    up_to = ask(root, 1.0)
+    root.receive_ack(2, ack_of(root, up_to, 1, 2, 3))
+    assert root.late(1.0 + SLOW_S) == 0, "there is room"
+    assert root.due_at == 1.0 + PATIENCE_S
+    add(root, 1, now=2.0)
+    assert root.filling == SLOW < FULL
+    assert root.due_at == 1.0 + SLOW_S
+    assert root.late(1.0 + SLOW_S * 0.9) == 0
+    assert list(bits_of(root.late(1.0 + SLOW_S))) == [4]
+
+
+def test_nobody_is_slow_while_most_members_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_root, "EVENTS_MAX", 40)
+    root = root_of()
+    for _ in range(30):
+        add(root, 1, 2, 3, 4)
+    up_to = ask(root, 1.0)
+    assert root.late(1.0 + SLOW_S) == 0
+    root.receive_ack(5, ack_of(root, up_to, 4))
+    assert root.late(1.0 + SLOW_S) == 0, "three of four have not answered: the events are too many for all"
+    assert root.due_at == 1.0 + PATIENCE_S
+    root.receive_ack(2, ack_of(root, up_to, 1))
+    assert list(bits_of(root.late(1.0 + SLOW_S))) == [2, 3]
 
 
 def test_a_removed_member_is_waited_for_no_more_and_its_unacked_events_are_returned() -> None:
