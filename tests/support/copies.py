@@ -12,9 +12,9 @@ from plait_core.wire import Confirm, Destination, EventFrame, Forward, Publish, 
 PUBLISHER = 4711
 
 
-def publish(sequence: int = 1, *, x: int = 1, lifetime_us: int = 0, payload: bytes = b"") -> Publish:
+def publish(sequence: int = 1, *, x: int = 1, lifetime_us: int = 0, payload: bytes = b"", priority: int = 0) -> Publish:
     """Return an event of a client."""
-    event = Event({"x": x}, payload, publisher=PUBLISHER, sequence=sequence, lifetime_us=lifetime_us)
+    event = Event({"x": x}, payload, PUBLISHER, sequence, lifetime_us=lifetime_us, priority=priority)
     return Publish(Confirm.NONE, encode_block(event))
 
 

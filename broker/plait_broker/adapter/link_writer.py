@@ -81,7 +81,7 @@ class LinkWriter:
         self._counters.forwarded += 1
         queue = connection.lane.queue
         if queue or not connection.forward_batches((output.batch,)):
-            if not queue.add_batch(output.batch, output.at):  # the neighbour asks for it again
+            if not queue.add_batch(output.batch, output.at, output.priority):  # the neighbour asks for it again
                 self._overlay.counts["lane_full"] += 1
             connection.lane.note_backlog(now)
 

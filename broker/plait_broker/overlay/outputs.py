@@ -43,6 +43,8 @@ class SendBatch(NamedTuple):
     link: int
     batch: GroupBatch
     at: float
+    priority: int = 0
+    """The highest of the events."""
 
 
 class CloseLink(NamedTuple):

@@ -17,6 +17,9 @@ from ..values import Attributes
 from .attributes import AttributeReader, pack_attributes, pack_headers, pack_plain, reader_for
 
 _BLOCK: Final = Struct(">QQqqBBHI")
+PRIORITY_AT: Final = 33
+"""Where the priority is in a block: one byte."""
+
 BLOCK_BYTES: Final = _BLOCK.size
 
 FLAGS_KNOWN: Final = 0

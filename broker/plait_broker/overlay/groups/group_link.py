@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from plait_core.wire.event_block import PRIORITY_AT
 from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.group_events import EventBatch, GroupEvent, bytes_of_set, digest, pack_batch
 
@@ -27,6 +28,8 @@ class GroupLink:
         self.subtree = subtree
         self._root = root
         self._epoch = epoch
+        self.priority = 0
+        """The highest priority of the events that were sent last."""
         self._last = first - 1
         self._memory: deque[tuple[GroupBatch, float]] = deque()
         """The latest batches, each with the time when it was sent."""
@@ -44,6 +47,7 @@ class GroupLink:
         if not (events or asks):
             return None
         data = b""
+        self.priority = max([event.block[PRIORITY_AT] for event in events], default=0)
         if batch is not None and events:
             data = pack_batch(batch._replace(events=events, digests=_others(batch, events)), subtree.size)
         alone = bytes_of_set(subtree.part_of(apart), subtree.size) if apart else b""

@@ -242,7 +242,7 @@ class StreamGroups:
         for child, link in branch.links.items():
             frame = link.send(read, batch.last, now, asks=batch.asks, age_us=age_us, apart=apart)
             if frame is not None:
-                self._send_batch(child, frame, now)
+                self._send_batch(child, frame, now, link.priority)
         if events and not branch.left:
             branch.hold(events)
         self._changed = True
@@ -455,7 +455,7 @@ class StreamGroups:
 
     def _send_batches(self, group: GroupRoot, now: float) -> None:
         for child, frame in group.batches(now):
-            self._send_batch(child, frame, now)
+            self._send_batch(child, frame, now, group.links[child].priority)
 
     def _check_tree(self, now: float) -> None:
         """Serve the members behind a link that has failed by their own streams."""
@@ -546,11 +546,11 @@ class StreamGroups:
         if to in self._neighbours:
             self._sender.send(to, frame)
 
-    def _send_batch(self, to: int, frame: GroupBatch, now: float) -> None:
+    def _send_batch(self, to: int, frame: GroupBatch, now: float, priority: int = 0) -> None:
         neighbour = self._neighbours.get(to)
         if neighbour is not None:
             neighbour.sent += 1
-            self._outputs.append(SendBatch(neighbour.link, frame, now))
+            self._outputs.append(SendBatch(neighbour.link, frame, now, priority))
 
     def _gather(self, child: int, ack: GroupAck, now: float) -> None:
         branch = self._branch(ack.root, ack.epoch)

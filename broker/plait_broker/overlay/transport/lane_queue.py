@@ -116,12 +116,13 @@ class LaneQueue:
         self._append(line, (copy,), bytes_of(copy), copy[0].priority, copy[3], at)
         return True
 
-    def add_batch(self, batch: GroupBatch, at: float) -> bool:
-        """Append events of a stream group, which are of one line. Return False if the queue is full."""
+    def add_batch(self, batch: GroupBatch, at: float, priority: int = 0) -> bool:
+        """Append events of a stream group, which are of one line. Return False if the queue is full. `priority`: the
+        highest of the events, for they leave together."""
         if self.bytes > QUEUE_BYTES_MAX:
             return False
         line = self._line_of((batch.root, ~batch.epoch))
-        self._append(line, (), COPY_BYTES + len(batch.events), 0, 0, at)
+        self._append(line, (), COPY_BYTES + len(batch.events), priority, 0, at)
         line.runs[-1].batches.append(batch)
         self.items += 1
         return True

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
+from copies import publish
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plait_broker.overlay.groups import group_link
 from plait_broker.overlay.groups.group_link import GroupLink
 from plait_broker.overlay.groups.group_tree import Subtree, children_of
+from plait_core.wire.event_block import PRIORITY_AT
 from plait_core.wire.frame_types.group_frames import GroupBatch
 from plait_core.wire.group_events import EventBatch, GroupEvent, claim, claim_of, digest, unpack_batch
 
@@ -22,7 +24,8 @@ WHOLE = Subtree(2, 1, 3)
 
 def batch_of(*sets: int, first: int = EPOCH, signature: bytes = SIGNATURE, payload: int = 1) -> EventBatch:
     """Return a batch of one event for each set of destinations."""
-    events = [GroupEvent(first + at, at, at, named, bytes([at]) * payload) for at, named in enumerate(sets)]
+    head = bytes(PRIORITY_AT + 1)
+    events = [GroupEvent(first + at, at, at, named, head + bytes([at]) * payload) for at, named in enumerate(sets)]
     return EventBatch(first, len(events), signature, events, {})
 
 
@@ -168,3 +171,16 @@ def test_batches_that_only_ask_take_memory_too(monkeypatch: pytest.MonkeyPatch) 
         link.send(None, EPOCH + at, 0.0, asks=True)
     assert link.again(EPOCH + 88, 0.0) == []
     assert len(link.again(EPOCH + 89, 0.0)) == 10
+
+
+def test_a_batch_has_the_highest_priority_of_its_events_for_a_child() -> None:
+    blocks = [publish(sequence, priority=priority).block for sequence, priority in ((1, 1), (2, 9), (3, 4))]
+    sets = (0b00010, 0b00100, 0b00010)
+    events = [GroupEvent(EPOCH + at, 0, 0, sets[at], block) for at, block in enumerate(blocks)]
+    batch = EventBatch(EPOCH, len(events), b"", events, {})
+    for child, priority in ((WHOLE, 9), (Subtree(2, 1, 1), 4)):
+        link = GroupLink(child, ROOT, EPOCH, EPOCH)
+        assert link.send(batch, EPOCH + 2, 0.0, asks=False)
+        assert link.priority == priority
+        assert link.send(None, EPOCH + 2, 0.0, asks=True)
+        assert link.priority == 0, "a question alone"

@@ -56,6 +56,20 @@ def test_the_copies_of_a_stream_leave_in_order() -> None:
     assert drain(queue) == [1, 2, 3, 4, 5], "priorities change nothing within a stream"
 
 
+def test_the_priority_of_a_batch_decides_between_groups_and_streams() -> None:
+    queue = queue_of(copy(1, priority=1))
+    batches = [GroupBatch(1, 5, at, at + 1, b"") for at in range(3)]
+    for batch, priority in zip(batches, (2, 0, 9), strict=True):
+        assert queue.add_batch(batch, 0.0, priority)
+    assert queue.add(copy(2, to=(8,), priority=3), 0.0)
+    taken = []
+    while queue:
+        run = queue.first
+        taken.append((run.batches or [copy[0].sequence for copy in run.copies])[0])
+        queue.remove(1)
+    assert taken == [2, batches[0], 1, batches[1], batches[2]], "the batches of one group stay in order"
+
+
 def test_batches_of_a_group_leave_in_order_and_beside_copies() -> None:
     """Let the root choose an epoch that looks like the id of a destination."""
     home = (1 << 63) + 5
