@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from math import inf
 from struct import Struct, pack
@@ -43,6 +42,7 @@ from .group_acks import TOGETHER_S
 from .group_branch import GROUP, GroupBranch
 from .group_root import ACK_CLAIM, GroupRoot, Kept, ack_claim
 from .group_tree import DEPTH_MAX, Subtree, bits_of, shortest_path_tree
+from .member_sets import MemberSets
 
 OPEN_S: Final = 5.0
 """Least time between the openings of two groups of a root: the tree of one is sent to all members."""
@@ -52,9 +52,6 @@ JOIN_S: Final = 15.0
 
 CHECK_S: Final = 0.05
 """Time after a change of the map until the links of the tree are looked at: changes come in bursts."""
-
-SETS_MAX: Final = 256
-"""Remembered sets of destinations: publishers often have the same subscribers for many events."""
 
 KNOWN_MAX: Final = 16_384
 """Events of a group that a member remembers, to recognise those that come again by its own stream: as many as a root
@@ -108,11 +105,7 @@ class StreamGroups:
         self._opened_at = -inf
         self._outside_since = inf
         """Since when a destination of the group's root is not served by the group."""
-        self._sets: OrderedDict[tuple[int, ...], tuple[int, list[int]]] = OrderedDict()
-        """By destinations: the members among them, and the others."""
-        self._latest: tuple[list[int], tuple[int, list[int]]] = ([], (0, []))
-        """The destinations of the event before, with the same. To compare lists takes an eighth of the time to hash a
-        tuple."""
+        self._sets = MemberSets()
         self._wrong: dict[int, float] = {}
         """By broker whose ack was wrong, until when it joins no group."""
         self._revision = -1
@@ -131,10 +124,10 @@ class StreamGroups:
         with positions if the publisher waits for confirmation."""
         if self.root is None and len(homes) <= self._destinations_max:
             return homes, []
-        members, others = self._members(homes)
+        members, others = self._sets.find(homes, self.root)
         if self._may_open(others, now):
             self._open(now)
-            members, others = self._members(homes)
+            members, others = self._sets.find(homes, self.root)
         root = self.root
         if others and self._outside_since == inf:
             self._outside_since = now
@@ -363,34 +356,6 @@ class StreamGroups:
     def _groups(self) -> list[GroupRoot]:
         return [group for group in (self.before, self.root) if group is not None]
 
-    def _members(self, homes: list[int]) -> tuple[int, list[int]]:
-        """Return the members of the present group among destinations, and the others."""
-        latest, found_latest = self._latest
-        if homes == latest:
-            return found_latest
-        key = tuple(homes)
-        found = self._sets.get(key)
-        if found is None:
-            members, others = 0, []
-            index = {} if self.root is None else self.root.tree.index
-            active = 0 if self.root is None else self.root.active
-            for home in homes:
-                at = index.get(home)
-                if at is not None and active >> at & 1:
-                    members |= 1 << at
-                else:
-                    others.append(home)
-            found = self._sets[key] = (members, others)
-            if len(self._sets) > SETS_MAX:
-                self._sets.popitem(last=False)
-        self._latest = (homes.copy(), found)
-        return found
-
-    def _forget_sets(self) -> None:
-        """Forget who is a member: that has changed."""
-        self._sets.clear()
-        self._latest = ([], (0, []))
-
     def _may_open(self, others: list[int], now: float) -> bool:
         """Return whether a group is to be opened, since this event has too many destinations outside the present one,
         or since some have been outside for long."""
@@ -418,7 +383,7 @@ class StreamGroups:
         root = self.root = GroupRoot(self.me, tree, epoch, self._message_auth)
         self._wrong = {broker: until for broker, until in self._wrong.items() if until > now}
         self._opened_at, self._outside_since = now, inf
-        self._forget_sets()
+        self._sets.forget()
         self._counts["groups_opened"] += 1
         after = (0, 0) if before is None else (before.epoch, before.last)
         open = GroupOpen(self.me, epoch, (), b"", *after)
@@ -486,7 +451,7 @@ class StreamGroups:
             group.settle()
         if self.before is not None and not self.before.kept:
             self.before = None
-        self._forget_sets()
+        self._sets.forget()
         self._outside_since = min(self._outside_since, now)
 
     def _exclude_wrong(self, group: GroupRoot, now: float) -> None:

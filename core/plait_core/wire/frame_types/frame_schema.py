@@ -6,8 +6,8 @@
         nonce: U64
 
 `@control` declares what a connection carries as a frame of its own. Its body is a msgpack map. A frame that a link
-carries hundreds of times a second is `listed`: its body is a list of the fields in their order, without their names. One
-that many brokers decode often may have a fixed `Layout` in place of msgpack.
+carries hundreds of times a second is `listed`: its body is a list of the fields in their order, without their names.
+One that brokers decode thousands of times a second has a fixed `Layout` in place of msgpack.
 
 `@body` declares what an envelope carries (`envelope_frames.py`): fields marked `FROM_ENVELOPE` are not in the body's
 bytes, for the envelope has them.

@@ -155,7 +155,7 @@ def test_a_listed_frame_has_no_names_and_no_defaults_at_its_end_and_small_distan
 
 
 def test_further_items_of_a_later_version_are_ignored() -> None:
-    assert decode_control(schema(0x54), msgpack.packb([*LISTED, [1, [2]], None, "x"])) == BATCH
+    assert decode_control(schema(0x54), msgpack.packb([*LISTED, b"", [1, [2]], None, "x"])) == BATCH
 
 
 @pytest.mark.parametrize(

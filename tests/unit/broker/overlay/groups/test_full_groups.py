@@ -134,7 +134,7 @@ def test_publishers_wait_for_a_full_group_if_the_broker_is_set_so(
     publisher.advertise("x >= 0")
     world.run(8.0)
     assert all(subscription.installed for subscription in subscriptions)
-    for _ in range(300):
+    for _ in range(400):
         publisher.publish({"x": 1}, payload=bytes(1000))
         world.run(0.004)
     assert world.nodes[0].overlay.counts["groups_opened"] == 1

@@ -417,6 +417,7 @@ def test_a_member_that_holds_up_most_others_is_late_before_publishers_wait(monke
     assert root.late(1.0 + SLOW_S) == 0, "there is room"
     assert root.due_at == 1.0 + PATIENCE_S
     add(root, 1, now=2.0)
+    list(root.batches(2.0))
     assert root.filling == SLOW < FULL
     assert root.due_at == 1.0 + SLOW_S
     assert root.late(1.0 + SLOW_S * 0.9) == 0
