@@ -236,18 +236,19 @@ def _forget_without_a_trace(right: Right) -> Right:
 
 def _sets_as_they_were(right: Right) -> Right:
     def open(self: StreamGroups, now: float) -> None:
-        before = dict(self._sets)
+        before = dict(self._sets._kept)
         right(self, now)
         if self.root is not None:
             everyone = self.root.tree.everyone
-            self._sets.update({homes: (members & everyone, others) for homes, (members, others) in before.items()})
+            kept = {homes: (members & everyone, others) for homes, (members, others) in before.items()}
+            self._sets._kept.update(kept)
 
     return open
 
 
 def _all_below_have_it(right: Right) -> Right:
-    def receive_ack(self: GroupRoot, child: int, ack: GroupAck) -> list[tuple[int, int]]:
-        news: list[tuple[int, int]] = right(self, child, ack)
+    def receive_ack(self: GroupRoot, child: int, ack: GroupAck, now: float) -> list[tuple[int, int]]:
+        news: list[tuple[int, int]] = right(self, child, ack, now)
         subtree = self.links[child].subtree if child in self.links else None
         for index in range(subtree.start, subtree.start + subtree.size) if subtree is not None and news else ():
             self._acked[index] = max(self._acked[index], ack.up_to)
