@@ -58,8 +58,10 @@ class GroupAcks:
         """By position, the members whose MACs are not to be added, of the latest questions that name some."""
 
     def ask(self, up_to: int, apart: int) -> None:
-        """Begin a question, with the members whose acks are not to be added. Drop acks of the same position that wait:
-        all members ack it again."""
+        """Begin a question, with the members whose acks are not to be added. If these are others than in an earlier
+        question for the same position, drop the acks that wait: all members ack it again."""
+        if self._apart.get(up_to, 0) == apart:
+            return
         self._waiting.pop(up_to, None)
         self._apart.pop(up_to, None)
         if apart:

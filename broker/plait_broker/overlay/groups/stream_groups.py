@@ -562,7 +562,7 @@ class StreamGroups:
             branch.acks.add(up_to, 1, proof, now)
         for up_to, members, proof, apart in branch.acks.due(now if due_by is None else due_by):
             named = bytes_of_set(members, branch.size)
-            ack = GroupAck(branch.root, branch.epoch, up_to, named, proof, pack(f">{len(apart)}Q", *apart))
+            ack = GroupAck(branch.root, branch.epoch, up_to, named, proof, pack(f">{len(apart)}Q", *apart) or None)
             if branch.parent in self._neighbours:
                 self._sender.relay(branch.parent, ack, now)  # within a rate: brokers below may send any number
 

@@ -79,16 +79,17 @@ class GroupAck(ControlFrame):
     """A bit set of the sender's part of the tree."""
     proof: U64
     """The members' MACs, added without carries (XOR)."""
-    apart: Annotated[bytes, AtMost(PROOF_BYTES * BROKERS_MAX)] = b""
-    """In place of the sum, the MAC of each member in order. Empty: `proof` is the sum."""
+    apart: Annotated[bytes, AtMost(PROOF_BYTES * BROKERS_MAX)] | None = None
+    """In place of the sum, the MAC of each member in order."""
 
     def problem(self) -> str:
-        return "" if len(self.apart) % PROOF_BYTES == 0 else f"{PROOF_BYTES} bytes for each MAC"
+        return f"{PROOF_BYTES} bytes for each MAC" if self.apart and len(self.apart) % PROOF_BYTES else ""
 
     @property
     def proofs(self) -> tuple[int, ...]:
         """The MACs of the members by themselves; () if they are added."""
-        proofs: tuple[int, ...] = unpack(f">{len(self.apart) // PROOF_BYTES}Q", self.apart)
+        macs = self.apart or b""
+        proofs: tuple[int, ...] = unpack(f">{len(macs) // PROOF_BYTES}Q", macs)
         return proofs
 
 
