@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Annotated, Any, Final, TypeAlias, cast
@@ -29,6 +30,8 @@ from ...limits import (
 )
 from .frame_schema import (
     BODY_SCHEMAS,
+    REPEATED_BYTES_MAX,
+    REPEATED_KEPT,
     U64,
     AtMost,
     Between,
@@ -87,7 +90,7 @@ _ACK_PART: Final = Struct(">QQ")
 missing."""
 
 
-@control(SIGNED)
+@control(SIGNED, repeats=True)
 @dataclass(frozen=True, slots=True)
 class Signed(ControlFrame):
     """A document that floods, as its origin signed it."""
@@ -265,6 +268,18 @@ def envelop_document(document: Document) -> Signed:
 def read_document(signed: Signed) -> Document | None:
     """Return the document of an envelope, or None when this version does not know its kind. FrameError when it is
     malformed."""
+    if signed.kind == LINK_STATE and len(signed.body) <= REPEATED_BYTES_MAX:
+        return _read_link_state(signed)
+    return _read_document(signed)
+
+
+@lru_cache(maxsize=REPEATED_KEPT)
+def _read_link_state(signed: Signed) -> Document | None:
+    """Return the link state of an envelope. Brokers of one process, as in simulations, share those that they keep."""
+    return _read_document(signed)
+
+
+def _read_document(signed: Signed) -> Document | None:
     if signed.kind not in DOCUMENT_KINDS:
         return None
     given: dict[str, Any] = {"origin": signed.origin, "version": signed.version}

@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ...errors import FrameError, FrameFault
@@ -126,15 +127,22 @@ FRAME_SCHEMAS: Final[dict[int, FrameSchema]] = {}
 BODY_SCHEMAS: Final[dict[int, FrameSchema]] = {}
 """Bodies of envelopes, by number. One number never means two types, be it as a frame or as a body."""
 _FRAME_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
+_REPEATED: Final[set[int]] = set()
+"""Numbers of the control frames that come and go over several links, byte by byte the same."""
+REPEATED_KEPT: Final = 4096
+REPEATED_BYTES_MAX: Final = 1024
+"""As many of these are kept, decoded and encoded, up to this size: 16 MB at most. With six neighbours a broker gets each
+link state up to six times, and sends it up to five times."""
 _BODY_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
 _F = TypeVar("_F", bound=ControlFrame)
 _B = TypeVar("_B", bound=Body)
 
 
 def control(
-    number: int, *, opening: bool = False, listed: bool = False, layout: Layout | None = None
+    number: int, *, opening: bool = False, listed: bool = False, layout: Layout | None = None, repeats: bool = False
 ) -> Callable[[type[_F]], type[_F]]:
-    """Register a dataclass as the control frame of that type number."""
+    """Register a dataclass as the control frame of that type number. `repeats`: equal ones come and go over several
+    links."""
     if number not in CONTROL_TYPES or number in FRAME_SCHEMAS:
         raise TypeError(f"frame type {number:#x} is taken, or outside the range of control frames")
 
@@ -142,6 +150,8 @@ def control(
         _refuse_second(number, frame, BODY_SCHEMAS)
         schema = replace(_schema(number, frame, in_envelope=False, opening=opening), layout=layout)
         FRAME_SCHEMAS[number] = _FRAME_SCHEMA_OF[frame] = _listed(schema) if listed else schema
+        if repeats:
+            _REPEATED.add(number)
         return frame
 
     return register
@@ -201,6 +211,8 @@ def kind_number(content: type[Body]) -> int:
 
 def decode_control(schema: FrameSchema, body: bytes, limits: WireLimits = WIRE_LIMITS) -> ControlFrame:
     """Return the control frame that these bytes hold, or raise FrameError."""
+    if schema.number in _REPEATED and len(body) <= REPEATED_BYTES_MAX:
+        return _decode_repeated(schema.number, body, limits)
     layout = schema.layout
     frame: ControlFrame = _decode(schema, body, {}, limits) if layout is None else layout.decode(body)
     return frame
@@ -230,9 +242,26 @@ def _decode(schema: FrameSchema, body: bytes, given: Mapping[str, Any], limits: 
     return decoded
 
 
+@lru_cache(maxsize=REPEATED_KEPT)
+def _decode_repeated(number: int, body: bytes, limits: WireLimits) -> ControlFrame:
+    frame: ControlFrame = _decode(FRAME_SCHEMAS[number], body, {}, limits)
+    return frame
+
+
 def encode_control(frame: ControlFrame, version: int = VERSION_MAX, limits: WireLimits = WIRE_LIMITS) -> bytes:
     """Return the bytes of a control frame, or raise ValueError when the other end would refuse them."""
     schema = _FRAME_SCHEMA_OF[type(frame)]
+    if schema.number in _REPEATED and len(getattr(frame, "body", b"")) <= REPEATED_BYTES_MAX:
+        return _encode_repeated(frame, version, limits)
+    return _encode_frame(schema, frame, version, limits)
+
+
+@lru_cache(maxsize=REPEATED_KEPT)
+def _encode_repeated(frame: ControlFrame, version: int, limits: WireLimits) -> bytes:
+    return _encode_frame(_FRAME_SCHEMA_OF[type(frame)], frame, version, limits)
+
+
+def _encode_frame(schema: FrameSchema, frame: ControlFrame, version: int, limits: WireLimits) -> bytes:
     body = _encode(schema, frame)
     version = HANDSHAKE_VERSION if schema.opening else version
     bytes_max = limits.hello_bytes_max if version == HANDSHAKE_VERSION else limits.frame_bytes_max

@@ -27,12 +27,13 @@ from plait_core.limits import (
     PROOF_BYTES,
 )
 from plait_core.wire import VERSION_MAX, ControlFrame, FrameDecoder, Ping, encode_frame
-from plait_core.wire.frame_header import PREFIX
+from plait_core.wire.frame_header import PREFIX, PREFIX_BYTES
 from plait_core.wire.frame_types.envelope_frames import (
     DOCUMENT_KINDS,
     END_TO_END,
     LINK_STATE,
     MESSAGE_KINDS,
+    SIGNED,
     EndToEnd,
     Signed,
     SourceRouted,
@@ -46,9 +47,11 @@ from plait_core.wire.frame_types.envelope_frames import (
 from plait_core.wire.frame_types.frame_schema import (
     BODY_SCHEMAS,
     FRAME_SCHEMAS,
+    REPEATED_BYTES_MAX,
     Body,
     UnknownFrame,
     body,
+    decode_control,
     encode_body,
     kind_number,
 )
@@ -338,3 +341,21 @@ def test_a_frame_of_an_unknown_type_is_skipped_where_that_is_allowed() -> None:
         with pytest.raises(FrameError) as caught:
             decoder.take()
         assert caught.value.fault is FrameFault.OVERSIZE, "the bound of a frame holds for it, too"
+
+
+def test_a_document_that_comes_over_several_links_is_decoded_and_encoded_once() -> None:
+    signed = envelop_document(LinkState(5, 3, "b5", (6,), (10,)))
+    data = encode_frame(signed)
+    body = data[PREFIX_BYTES:]
+    schema = FRAME_SCHEMAS[SIGNED]
+    assert decode_control(schema, body) is decode_control(schema, bytes(bytearray(body)))
+    assert encode_frame(signed) is data
+    assert read_document(signed) is read_document(signed)
+
+
+def test_long_documents_are_not_kept() -> None:
+    signed = Signed(LINK_STATE, 5, 0, 1, b"x" * (REPEATED_BYTES_MAX + 1))
+    data = encode_frame(signed)
+    schema = FRAME_SCHEMAS[SIGNED]
+    assert decode_control(schema, data[PREFIX_BYTES:]) is not decode_control(schema, data[PREFIX_BYTES:])
+    assert encode_frame(signed) is not data
