@@ -39,7 +39,9 @@ class ForwardingTable:
 
     def next_hop(self, to: int, passed: Collection[int] = ()) -> int | None:
         """Return the best feasible neighbour that is not in `passed`, or None if there is none."""
-        best = self._best.get(to) if self._revision == self._map.revision else None  # a call costs as much as this
+        best = (
+            self._best.get(to) if self._revision == self._map.paths_revision else None
+        )  # a call costs as much as this
         for neighbour in self.feasible_ids(to) if best is None else best:
             if neighbour not in passed:
                 return neighbour
@@ -52,8 +54,8 @@ class ForwardingTable:
 
     def feasible_ids(self, to: int) -> list[int]:
         """Return the feasible neighbours for a destination, the chosen one first."""
-        if self._revision != self._map.revision:
-            self._revision = self._map.revision
+        if self._revision != self._map.paths_revision:
+            self._revision = self._map.paths_revision
             self._best.clear()
         best = self._best.get(to)
         if best is None:

@@ -39,7 +39,9 @@ class LinkStateDatabase:
         self.revision = 0
         """Counts changes."""
         self.links_revision = 0
-        """Counts additions and removals of links, but not changes of delays."""
+        """Counts additions and removals of links that count, but not changes of delays."""
+        self.paths_revision = 0
+        """Counts changes of distances: those of links that count, and of their costs."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -55,14 +57,23 @@ class LinkStateDatabase:
     def put(self, link_state: LinkState) -> bool:
         """Take a newer link state. Return whether a link is lost by it. The second end of a link that tells of its loss
         brings no news: the link does not count since the first one did."""
-        before, after = self._links.get(link_state.origin, {}).keys(), set(link_state.neighbours)
-        counted = self._costs.get(link_state.origin, {}).keys()
-        self.links_revision += before != after
-        self.known[link_state.origin] = link_state
-        self._links[link_state.origin] = dict(zip(link_state.neighbours, link_state.delays_us, strict=True))
-        self._price(link_state.origin)
-        self._changed()
-        return not counted <= self._costs[link_state.origin].keys()
+        origin, new = link_state.origin, link_state.origin not in self.known
+        before = self._costs.get(origin, {})
+        self.known[origin] = link_state
+        self._links[origin] = dict(zip(link_state.neighbours, link_state.delays_us, strict=True))
+        self._price(origin)
+        after = self._costs[origin]
+        self.revision += 1
+        self.links_revision += before.keys() != after.keys()
+        if before != after:
+            self._paths_changed()
+        elif new:  # no other distance has changed
+            self._distances.pop(origin, None)
+        return not before.keys() <= after.keys()
+
+    def loses(self, link_state: LinkState) -> bool:
+        """Return whether a newer link state lacks a link that counts."""
+        return not self._costs.get(link_state.origin, {}).keys() <= set(link_state.neighbours)
 
     def remove(self, broker: int) -> None:
         """Forget a broker."""
@@ -71,7 +82,8 @@ class LinkStateDatabase:
             self.links_revision += 1
             self._price(broker)
             del self._costs[broker]
-            self._changed()
+            self.revision += 1
+            self._paths_changed()
 
     def name(self, broker: int) -> str | None:
         """Return the name of a broker."""
@@ -163,6 +175,6 @@ class LinkStateDatabase:
                     push(heap, (through, near))
         return found
 
-    def _changed(self) -> None:
-        self.revision += 1
+    def _paths_changed(self) -> None:
+        self.paths_revision += 1
         self._distances.clear()

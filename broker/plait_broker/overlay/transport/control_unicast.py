@@ -189,9 +189,9 @@ class ControlUnicast:
     def _alternatives(self, to: int, now: float) -> list[tuple[int, ...]]:
         """Return the ways around the brokers on the path to a destination. It is empty beyond the rate of searches."""
         taken = self._routes.next_hop(to)
-        if self._routes_revision != self._map.revision:
+        if self._routes_revision != self._map.paths_revision:
             self._alternatives_of.clear()
-            self._routes_revision = self._map.revision
+            self._routes_revision = self._map.paths_revision
         routes = self._alternatives_of.get((to, taken or 0))
         if routes is None:
             if not self._searches.take(now):

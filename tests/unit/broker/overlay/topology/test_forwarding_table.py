@@ -119,3 +119,28 @@ def test_a_map_tells_of_links_that_have_gone() -> None:
     assert not map.put(LinkState(1, 4, "b1", (2, 4), (10, 5))), "the other end never had it"
     assert map.put(LinkState(1, 5, "b1", (4,), (5,)))
     assert not map.put(LinkState(2, 2, "b2", (), ())), "the first end has told of it"
+
+
+def test_what_changes_no_distance_keeps_the_computed_ones() -> None:
+    map = LinkStateDatabase()
+    map.put(LinkState(1, 1, "b1", (2,), (10,)))
+    map.put(LinkState(2, 1, "b2", (1,), (10,)))
+    distances, revision = map.distances(1), map.paths_revision
+    assert map.distances(3) == {}
+    map.put(LinkState(3, 1, "b3", (2,), (10,)))
+    map.put(LinkState(1, 2, "another name", (2,), (9,)))
+    assert map.distances(1) is distances, "one end alone makes no link, and the greater delay counts"
+    assert map.distances(3) == {3: 0}
+    assert map.paths_revision == revision
+    map.put(LinkState(2, 2, "b2", (1, 3), (10, 10)))
+    assert list(map.distances(1)) == [1, 2, 3]
+    assert map.paths_revision > revision
+
+
+def test_a_map_tells_which_link_states_lose_a_link() -> None:
+    map = LinkStateDatabase()
+    map.put(LinkState(1, 1, "b1", (2, 3), (10, 10)))
+    map.put(LinkState(2, 1, "b2", (1,), (10,)))
+    assert not map.loses(LinkState(1, 2, "b1", (2,), (10,))), "the link to 3 does not count"
+    assert map.loses(LinkState(1, 2, "b1", (3,), (10,)))
+    assert not map.loses(LinkState(4, 1, "b4", (), ()))
