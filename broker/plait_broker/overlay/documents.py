@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
+from plait_core.rate_limit import TokenBucket
 from plait_core.wire.frame_types.overlay_frames import Advertisement, DurableInterest, LinkState
 
 from .outputs import LogRemark
 from .state import OverlayState
 from .topology.link_monitor import LinkMonitor
 from .topology.membership import Membership
+
+CHANGES_PER_S: Final = 20.0
+CHANGES_BURST: Final = 16.0
+"""Rate of changes of the map that may wait. Beyond it link states are gathered: they change the map together, and are
+relayed together. After each change paths are computed anew, and interest goes to new brokers. While a thousand brokers
+start, thousands of link states arrive within a second, and only the newest of each broker counts. A lost link does not
+wait."""
+
+CALM_S: Final = 0.1
+STORM_S: Final = 1.0
+"""While link states are gathered, and for so long after, new brokers get no interest: others on the path may not know
+them yet, and later one update serves many. They wait `STORM_S` at most."""
 
 
 class DocumentHandler:
@@ -17,14 +33,26 @@ class DocumentHandler:
         self._state = state
         self._links = links
         self._membership = membership
+        self._gathered: list[LinkState] = []
+        """Link states that are not in the map yet."""
+        self._changes = TokenBucket(CHANGES_PER_S, CHANGES_BURST, state.now)
+        self.due_at = math.inf
+        """When to call `learn_all`, at the latest."""
+        self.calm_at = -math.inf
+        """The end of a storm of link states."""
+        self._storm_ends_at = -math.inf
+        """Its end at the latest."""
 
     def learn_all(self, now: float) -> None:
         """Take all learned documents. One may cause another: a dead link changes our own link state."""
         learned = self._state.flooding.learned
-        while learned:
+        while learned or now >= self.due_at:
+            if not learned:
+                self.put_gathered(now)
+                continue
             document = learned.popleft()
             if isinstance(document, LinkState):
-                self._learn_link_state(document, now)
+                self._gather(document, now)
             elif isinstance(document, Advertisement):
                 self._learn_advertisement(document)
             elif document.origin != self._state.me:
@@ -49,6 +77,31 @@ class DocumentHandler:
         fingerprint = state.advertisements.fingerprint(state.me)
         state.remote_durable_interest.review(state.remote_interest.homes, fingerprint)
 
+    def _gather(self, link_state: LinkState, now: float) -> None:
+        """Put a link state into the map, now or together with others."""
+        state = self._state
+        self._gathered.append(link_state)
+        if link_state.origin == state.me or state.map.loses(link_state) or self._changes.take(now):
+            self.put_gathered(now)
+        else:
+            self.due_at = min(self.due_at, now + 1 / CHANGES_PER_S)
+            state.flooding.holds = True
+            if now >= self.calm_at:
+                self._storm_ends_at = now + STORM_S
+            self.calm_at = min(now + CALM_S, self._storm_ends_at)
+
+    def put_gathered(self, now: float) -> None:
+        """Put the gathered link states into the map."""
+        gathered, self._gathered = self._gathered, []
+        self.due_at = math.inf
+        self._state.flooding.release()
+        newest = [one for one in gathered if self._state.flooding.link_state(one.origin) is one]
+        for link_state in newest:
+            self._learn_link_state(link_state, now)
+        self._membership.links_changed(now)
+        for log in dict.fromkeys(link_state.incarnation for link_state in newest if link_state.incarnation):
+            self._membership.look_for_successors(log, now)
+
     def _learn_link_state(self, link_state: LinkState, now: float) -> None:
         state = self._state
         if link_state.origin == state.me:
@@ -63,7 +116,6 @@ class DocumentHandler:
         if link_state.origin != state.me:
             state.local_durable_interest.begin()
             state.durable_interest_store.learn_link_state(link_state.origin)
-        self._membership.link_state_changed(link_state.incarnation, now)
 
     def _learn_advertisement(self, advertisement: Advertisement) -> None:
         state = self._state

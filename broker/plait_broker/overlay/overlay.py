@@ -198,6 +198,7 @@ class Overlay(OverlayState):
         self._begin(now)
         self.counts["bad_documents"] += self.durable_interest_store.recall(documents)
         self._documents.learn_all(now)
+        self._documents.put_gathered(now)
         self.durable_interest_store.discard_unused()
         self._review_absent()
 
@@ -310,11 +311,15 @@ class Overlay(OverlayState):
 
     def _next_deadline(self) -> float:
         deadline, sync = self._links.due_at, self.interest_sync
-        if sync.dirty or sync.installing or sync.unacked:
+        if sync.pending:
             deadline = min(deadline, max(sync.due_at, self.now))
+            if sync.held:
+                deadline = min(deadline, max(self._documents.calm_at, self.now))
         times: list[float | None] = []
         if self.event_streams.sending or self.event_streams.reporting:
             times.append(self.event_streams.next_deadline())
+        if self._documents.due_at < deadline:
+            deadline = self._documents.due_at
         if self.local_advertisements.waiting:
             times.append(self.local_advertisements.next_deadline())
         if self.groups.busy:
@@ -326,8 +331,8 @@ class Overlay(OverlayState):
     def _settle(self, now: float) -> None:
         """Send the messages and report the results that follow from the input so far."""
         sync = self.interest_sync
-        if sync.dirty or sync.installing or sync.unacked:
-            for update in sync.take_updates(now, self.reached.get):
+        if sync.pending:
+            for update in sync.take_updates(now, self.reached.get, hold=now < self._documents.calm_at):
                 self.unicast.send(update, now, [sync.tries(root) for root in update.to])
         if sync.installed:
             installed, sync.installed = sync.installed, []

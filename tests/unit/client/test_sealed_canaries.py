@@ -21,7 +21,7 @@ import plait
 from plait import Seal, testing
 from plait.testing import BytesBroker, installed_broker
 from plait_broker import Probe
-from plait_broker.overlay.interest.interest_sync import FilterChange
+from plait_broker.overlay.interest.peer_interest import FilterChange
 from plait_core.limits import DEPOSIT_BYTES_MAX
 from plait_core.space import IntRange
 from plait_core.wire.frame_types.overlay_frames import InterestUpdate

@@ -10,9 +10,7 @@ change follows, even an empty one.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from plait_core.filters import Filter
@@ -22,9 +20,7 @@ from plait_core.wire.frame_types.overlay_frames import InterestUpdate
 
 from .covering_set import CoveringSet
 from .install_watch import InstallDeadlines, InstallWatch, stored_key
-
-AGAIN_S: Final = 0.5
-"""Retransmission timeout of a change. It doubles with each retransmission, up to `AGAIN_MAX_S`."""
+from .peer_interest import AGAIN_S, OUTDATED, FilterChange, PeerInterest
 
 AGAIN_MAX_S: Final = 8.0
 
@@ -35,80 +31,10 @@ WANT_TEXTS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
 """Bytes of filters and routing tokens in one update. The rest of a frame is room for numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilterChange:
-    """The step from one version of a broker's table of our filters to the next."""
-
-    version: int
-    whole: bool
-    added: tuple[int, ...]
-    filters: tuple[str, ...]
-    removed: tuple[int, ...]
-    offers: int
-    """The fingerprint of the advertisements that it was computed against."""
-    more: bool = False
-    """Whether further parts of the whole table follow."""
-    routing: tuple[bytes, ...] = field(default=(), repr=False)
-    """The routing tokens of each filter; () when no filter has any."""
-    within_us: tuple[int, ...] = ()
-    """The delay bound of each filter; () when no filter has one."""
-
-
-OUTDATED: Final = math.inf
-"""Above every version: an announced filter that must be announced again."""
-
 _Content: TypeAlias = tuple[
     bool, tuple[int, ...], tuple[str, ...], tuple[int, ...], bool, tuple[bytes, ...], tuple[int, ...]
 ]
 """The content of an update, which is the same for all its destinations."""
-
-
-@dataclass(slots=True)
-class PeerInterest:
-    """Our interest at one publisher's broker. Invariant: acked <= sent <= version."""
-
-    refcount: dict[int, int] = field(default_factory=dict)
-    """By exported filter, how many of its advertisements it meets."""
-    announced: dict[int, float] = field(default_factory=dict)
-    """By announced filter, the version that announced it; `OUTDATED` where the filter has been replaced since."""
-    dirty: dict[int, None] = field(default_factory=dict)
-    """Filters that may have to be announced or removed."""
-    version: int = 0
-    offers: int = 0
-    """The fingerprint of its advertisements, as they are known here."""
-    offers_announced: int = 0
-    offers_there: int | None = None
-    """The fingerprint in its last ack."""
-    agree_from: int = 0
-    """Acks of versions up to this one are older than its last return into reach: their fingerprints are ignored."""
-    agreed: bool = False
-    """Whether both sides have agreed on its advertisements since it came into reach. From then on it waits for our
-    interest before it uses a new one."""
-    sent: int = 0
-    acked: int = 0
-    unacked: deque[FilterChange] = field(default_factory=deque)
-    again_at: float = 0.0
-    again_s: float = AGAIN_S
-    tries: int = 0
-    """Retransmissions in a row without an ack."""
-    asked: list[int] = field(default_factory=list)
-    """Filters that it must ack even if they meet none of its advertisements."""
-    again_to: int = 0
-    """The last version that was retransmitted."""
-    moved_at: float = -math.inf
-    """The time of its last ack of a new version."""
-    mute: bool = False
-    """Whether its ack timed out, and it has acked no new version since."""
-    stores_nothing: bool = False
-    """Whether its ack of stored durable interest timed out, and it has acked no new version since."""
-    counted: bool = False
-    """Whether `InstallWatch` counts its acks of announced filters: it is in reach and not mute."""
-    stores: deque[tuple[int, int]] = field(default_factory=deque)
-    """Filters that it must ack in any case, each with the version to ack, in order."""
-    stores_counted: bool = False
-    """Whether `InstallWatch` counts these acks."""
-    whole: bool = False
-    """Whether the next change replaces its whole table: we had forgotten it, and it may have older filters of ours."""
 
 
 class InterestSync:
@@ -132,14 +58,20 @@ class InterestSync:
         self._installs = InstallWatch()
         self.installing: Final = self._installs.installing
         """Filters that are being installed."""
+        self.held: dict[int, None] = {}
+        """Brokers whose first update was held back."""
         self._again_at = math.inf
         """The time of the next retransmission, or an earlier one."""
         self._check_at = math.inf
         """The time of the next timeout of an installation, or an earlier one."""
         self._hastened_at = -math.inf
         """The last time at which a change of links shortened the retransmission timeouts."""
-        self.unacked = False
-        """Whether a peer may have unacked changes."""
+        self._unacked: dict[int, None] = {}
+        """Brokers that may have unacked changes."""
+        self._review = True
+        """Whether a broker may have come into reach or gone, or agrees or is mute now: installations look at all."""
+        self._ready = False
+        """Whether all brokers that count have agreed on their advertisements."""
         self.installed: list[int] = []
         """Filters that all publishers' brokers have now; the caller clears it."""
         self.due_at = math.inf
@@ -202,6 +134,7 @@ class InterestSync:
         """Begin to announce interest to a broker."""
         if root not in self._peers and root != self._me:
             peer = self._peers[root] = self._open_peer(root)
+            self._review = True
             self.dirty[root] = None
             for number in self._exports.system:  # every broker records
                 self._count_intersection(root, peer, number, 1)
@@ -211,6 +144,7 @@ class InterestSync:
         peer = self._peers[root]
         peer.offers = fingerprint
         peer.agreed = peer.agreed or peer.offers_there == fingerprint
+        self._review = True
         self.dirty[root] = None
 
     def offer(self, root: int, number: int, filter: Filter) -> None:
@@ -243,6 +177,9 @@ class InterestSync:
         peer = self._peers.pop(root, None)
         self.dirty.pop(root, None)
         self._unsent.pop(root, None)
+        self._unacked.pop(root, None)
+        self.held.pop(root, None)
+        self._review = True
         if peer is not None:
             self._count_acks(peer, reachable=False)
         if peer is not None and peer.version:
@@ -258,7 +195,11 @@ class InterestSync:
         peer = self._peers.get(root)
         if peer is None:
             return
+        if not peer.sent:  # its first update will do
+            self.dirty[root], self._review = None, True
+            return
         peer.agreed, peer.offers_there, peer.agree_from = False, None, peer.version
+        self._review = True
         if peer.version:
             self._change(peer, [], [])
         self.dirty[root] = None
@@ -268,38 +209,51 @@ class InterestSync:
     @property
     def pending(self) -> bool:
         """Whether `take_updates` may return or install something."""
-        return bool(self.dirty or self.installing or self.unacked)
+        return bool(self.dirty or self.installing or self._unacked)
 
-    def take_updates(self, now: float, distance_us: Callable[[int], int | None]) -> list[InterestUpdate]:
+    def take_updates(
+        self, now: float, distance_us: Callable[[int], int | None], *, hold: bool = False
+    ) -> list[InterestUpdate]:
         """Return the updates to send: new changes, and retransmissions. Equal ones for several brokers are one update,
         and those of each broker come in their order. `distance_us` returns the delay to a broker, None if it is out of
-        reach."""
+        reach. With `hold`, brokers that have got no update yet get none now."""
         if not self.pending:
             self.due_at = math.inf
+            return []
+        if self.held and not hold:
+            self.dirty |= self.held
+            self.held.clear()
+        elif not (self.dirty or self._unsent or self._review or self._installs.due) and now < self.due_at:
             return []
         for root in self.dirty:
             peer = self._peers[root]
             self._make_changes(peer)
             self._request_acks(root, peer)
+            if peer.unacked:
+                self._unacked[root] = None
+            else:
+                self._unacked.pop(root, None)
         if now >= self._again_at:
-            changed, self._again_at = list(self._peers), math.inf
+            changed, self._again_at = list(self._unacked), math.inf
         else:
             changed = list(self._unsent | self.dirty)
         self.dirty.clear()
-        updates = self._updates_to(changed, now, distance_us)
+        updates = self._updates_to(changed, now, distance_us, hold=hold)
         self._install(now, distance_us)
-        self.unacked = any(peer.unacked for peer in self._peers.values())
         self.due_at = min(self._again_at, self._check_at if self.installing else math.inf)
         return updates
 
     def _updates_to(
-        self, roots: list[int], now: float, distance_us: Callable[[int], int | None]
+        self, roots: list[int], now: float, distance_us: Callable[[int], int | None], *, hold: bool
     ) -> list[InterestUpdate]:
         """Return the updates to send to these brokers, and note when to retransmit to them."""
         alike: dict[tuple[int, _Content], list[tuple[int, int, int]]] = {}
         for root in roots:
             peer = self._peers[root]
             if not peer.unacked:
+                continue
+            if hold and not peer.sent:
+                self.held[root] = None
                 continue
             path_us = distance_us(root)
             if path_us is None:
@@ -333,6 +287,10 @@ class InterestSync:
             updates.append(InterestUpdate(to, self._me, versions, offers, *content))
         return updates
 
+    def reach_changed(self) -> None:
+        """Note that brokers may have come into reach or gone out of it."""
+        self._review = True
+
     def retransmit_soon(self, now: float) -> None:
         """Retransmit soon: a link came up or failed, so lost updates may get through now.
 
@@ -357,6 +315,7 @@ class InterestSync:
             return
         if max(version, asked) > peer.agree_from:
             peer.offers_there = offers
+            self._review = self._review or (offers == peer.offers and not peer.agreed)
             peer.agreed = peer.agreed or offers == peer.offers
         if version < peer.acked:
             if asked > peer.acked:  # it has forgotten our interest
@@ -364,6 +323,7 @@ class InterestSync:
                 self.dirty[root] = None
             return
         if version > peer.acked:
+            self._review = self._review or peer.mute or peer.stores_nothing
             peer.tries, peer.mute, peer.stores_nothing = 0, False, False
             peer.moved_at = now
             peer.again_s, peer.again_at = AGAIN_S, now + AGAIN_S
@@ -511,7 +471,6 @@ class InterestSync:
     ) -> None:
         """Append a change. With `last`, the peer then has all filters that meet its known advertisements."""
         peer.version += 1
-        self.unacked = True
         if last:
             peer.offers_announced = peer.offers
         filters = tuple(self._exports[number].text for number in added)
@@ -535,17 +494,18 @@ class InterestSync:
         installs = self._installs
         if not self.installing:
             return
-        ready = True
-        for root, peer in self._peers.items():
-            reachable = distance_us(root) is not None
-            if peer.counted is not (reachable and not peer.mute) or (
-                peer.stores_counted is not (reachable and not peer.stores_nothing)
-            ):
-                self._count_acks(peer, reachable=reachable)
-            ready = ready and (peer.agreed or not peer.counted)
+        if self._review:
+            self._review, self._ready = False, True
+            for root, peer in self._peers.items():
+                reachable = distance_us(root) is not None
+                if peer.counted is not (reachable and not peer.mute) or (
+                    peer.stores_counted is not (reachable and not peer.stores_nothing)
+                ):
+                    self._count_acks(peer, reachable=reachable)
+                self._ready = self._ready and (peer.agreed or not peer.counted)
         if now >= self._check_at:
-            ready = self._skip_silent(now)
-        if ready and installs.due:
+            self._ready = self._skip_silent(now)
+        if self._ready and installs.due:
             self.installed += installs.take_installed(self._exports.coverer)
 
     def _count_acks(self, peer: PeerInterest, *, reachable: bool) -> None:

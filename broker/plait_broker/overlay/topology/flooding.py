@@ -112,6 +112,10 @@ class Flooding:
         that learn of a death at different times would relay them to each other for ever."""
         self._summaries: dict[int, dict[Key, int]] = {}
         """By neighbour, the summary that is coming in."""
+        self.holds = False
+        """Whether documents to relay are held until `release`."""
+        self._held: dict[Key, dict[int, None]] = {}
+        """By document that is held, the neighbours that have sent its version."""
         self._withdrawn: dict[Key, float] = {}
         """Withdrawn documents, each with the time at which `forget_withdrawn` first saw it (inf: not yet)."""
 
@@ -159,8 +163,7 @@ class Flooding:
             return
         known = self._documents.get(key_of(signed))
         if known is not None and known.signed.version >= signed.version:
-            if known.signed.version > signed.version:
-                self._sender.send(neighbour, known.signed)
+            self._receive_old(signed, known.signed, neighbour)
             return
         if known is None and signed.kind == LINK_STATE and self._link_states >= BROKERS_MAX:
             self._counts["brokers_refused"] += 1
@@ -177,13 +180,23 @@ class Flooding:
         if not self._origin_has_room(signed, known):
             return
         self._store(document)
-        self._relay(signed, exclude=neighbour)
+        self._relay_or_hold(signed, neighbour)
         self._report(document)
         if signed.origin in self._forgotten:  # neighbours send only newer documents, and may still
             del self._forgotten[signed.origin]  # store ones that were withdrawn meanwhile
             self._doubtful.update(self._neighbours)
         if self._message_auth.awaited(signed.origin):
             self._doubtful[neighbour] = None
+
+    def release(self) -> None:
+        """Relay the newest versions of the documents that are held, each to the neighbours that have not sent it."""
+        held, self._held, self.holds = self._held, {}, False
+        for key, senders in held.items():
+            stored = self._documents.get(key)
+            if stored is not None:
+                for neighbour in self._neighbours:
+                    if neighbour not in senders:
+                        self._sender.send(neighbour, stored.signed)
 
     def recall(self, signed: Signed) -> bool:
         """Load a document that was stored before this broker started. Return whether it was accepted."""
@@ -370,6 +383,19 @@ class Flooding:
         if stored.document is None:
             self._unread += by
             self._unread_bytes += by * len(stored.signed.body)
+
+    def _receive_old(self, signed: Signed, newest: Signed, neighbour: int) -> None:
+        """Take a version that is not newer: answer an older one, and note who needs no held one."""
+        if newest.version > signed.version:
+            self._sender.send(neighbour, newest)
+        elif self._held and (senders := self._held.get(key_of(signed))) is not None:
+            senders[neighbour] = None
+
+    def _relay_or_hold(self, signed: Signed, neighbour: int) -> None:
+        if self.holds:
+            self._held[key_of(signed)] = {neighbour: None}
+        else:
+            self._relay(signed, exclude=neighbour)
 
     def _relay(self, signed: Signed, exclude: int | None) -> None:
         for neighbour in self._neighbours:

@@ -22,6 +22,10 @@ FLOODS_BURST: Final = 6.0
 Beyond them the delays are noise, as on an overloaded machine, and every broker verifies every link state, which adds to
 the load. OSPF floods a link state every five seconds at most, too."""
 
+JOIN_S: Final = 0.2
+"""Links that come up within this time of our last link state flood together. A broker that joins with six links would
+flood six link states otherwise, and every broker stores and relays each. A lost link floods at once."""
+
 STALL_S: Final = 0.1
 """A timer that runs this late shows that the process has stalled."""
 
@@ -44,6 +48,10 @@ class LinkMonitor:
         self._floods = TokenBucket(FLOODS_PER_S, FLOODS_BURST, state.now)
         self._version = -1
         """Version of our last link state."""
+        self._join_at = state.now
+        """When links that have come up may flood."""
+        self._joining = False
+        """Whether links wait for that time."""
 
     def up(self, link: int, broker: int, name: str, now: float, delay_us: int = 0) -> bool:
         """Add a link to a broker. Return False if there is one already, or the broker is this one."""
@@ -89,6 +97,7 @@ class LinkMonitor:
             capacities=self._capacities(measured),
             segments=settings.segments,
         )
+        self._join_at = state.now + JOIN_S
         state.flooding.originate(link_state)
 
     def _capacities(self, brokers: list[int]) -> tuple[int, ...]:
@@ -111,7 +120,13 @@ class LinkMonitor:
         resized = [neighbour for neighbour in neighbours if neighbour.should_flood_capacity(now)]
         if state.settings.link_capacity:
             resized = []
-        if any(not neighbour.flooded_us for neighbour in changed) or ((changed or resized) and self._floods.take(now)):
+        joining = any(not neighbour.flooded_us for neighbour in changed)
+        if joining and now < self._join_at:
+            self._joining = True
+            self.due_at = min(self.due_at, self._join_at)
+            return
+        self._joining = False
+        if joining or ((changed or resized) and self._floods.take(now)):
             for neighbour in changed:
                 neighbour.note_flooded(now)
             for neighbour in resized:
@@ -123,16 +138,23 @@ class LinkMonitor:
         if now >= self.due_at:
             self._close_dead(now)
         if now < self._heartbeat_at:
+            if self._joining and now >= self._join_at:
+                self.measured(now)
+                self._set_deadline()
             return False
         state = self._state
         self._heartbeat_at = now + state.settings.heartbeat_s
-        self.due_at = min(self._heartbeat_at, self._dead_at)
         for neighbour in list(state.neighbours.values()):
             self._ping(neighbour, now)
         self._close_mute(now)
         self.measured(now)
+        self._set_deadline()
         self._compare(now)
         return True
+
+    def _set_deadline(self) -> None:
+        joins_at = self._join_at if self._joining else math.inf
+        self.due_at = min(self._heartbeat_at, self._dead_at, joins_at)
 
     def _detect_s(self, now: float) -> float:
         """Return the detection bound, with the time for which this process has stalled in it.
@@ -163,7 +185,7 @@ class LinkMonitor:
                 self.down(neighbour.id, now, f"{neighbour.name} has been silent for {detect_s:.3g} s")
         deaths = [neighbour.dies_at(detect_s) for neighbour in state.neighbours.values()]
         self._dead_at = min(deaths, default=math.inf)
-        self.due_at = min(self._heartbeat_at, self._dead_at)
+        self._set_deadline()
 
     def _close_mute(self, now: float) -> None:
         """Close the links of neighbours that answer pings and acknowledge no events: nothing passes over them."""

@@ -28,19 +28,18 @@ class Membership:
         """Set the names of brokers that the operator has given up: they are forgotten while they are away."""
         self._given_up = names
 
-    def link_state_changed(self, log: int, now: float) -> None:
-        """Note which brokers can be reached now, and which brokers with this log have restarted."""
+    def links_changed(self, now: float) -> None:
+        """Note which brokers can be reached now."""
         state = self._state
         links = (state.map.links_revision, len(state.map))
         if links != self._links_revision:
             self._links_revision = links
             self._note_reached(now)
-        if log:
-            self._look_for_successors(log, now)
 
     def _note_reached(self, now: float) -> None:
         state = self._state
         reached = state.reached
+        state.interest_sync.reach_changed()
         for known in state.map.link_states:
             broker = known.origin
             if broker not in reached:
@@ -79,7 +78,7 @@ class Membership:
         state.remote_interest.gone(broker)
         state.event_streams.thin(broker, lambda frame: state.remote_durable_interest.matches(broker, frame), now)
 
-    def _look_for_successors(self, log: int, now: float) -> None:
+    def look_for_successors(self, log: int, now: float) -> None:
         """Find brokers that have restarted under another id: of one log only the broker born last is alive.
 
         It gets the events that its predecessors had not acked.

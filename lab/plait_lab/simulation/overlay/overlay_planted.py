@@ -21,7 +21,8 @@ from plait_broker.overlay.interest.covering_set import CoveringSet
 from plait_broker.overlay.interest.durable_interest import RemoteDurableInterest
 from plait_broker.overlay.interest.durable_interest_store import DurableInterestStore
 from plait_broker.overlay.interest.install_watch import InstallWatch
-from plait_broker.overlay.interest.interest_sync import InterestSync, PeerInterest
+from plait_broker.overlay.interest.interest_sync import InterestSync
+from plait_broker.overlay.interest.peer_interest import PeerInterest
 from plait_broker.overlay.overlay import Overlay
 from plait_broker.overlay.topology.flooding import Flooding, key_of
 from plait_broker.overlay.topology.forwarding_table import ForwardingTable

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from plait_broker.overlay.interest.interest_sync import AGAIN_S
+from plait_broker.overlay.interest.peer_interest import AGAIN_S
 from plait_core.wire import Frame
 from plait_core.wire.frame_types.envelope_frames import EndToEnd, SourceRouted
 

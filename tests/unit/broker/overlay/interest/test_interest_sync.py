@@ -8,7 +8,8 @@ import pytest
 
 from plait_broker.overlay.interest.advertisement_table import AdvertisementTable
 from plait_broker.overlay.interest.install_watch import InstallDeadlines
-from plait_broker.overlay.interest.interest_sync import AGAIN_S, CHANGES_MAX, InterestSync
+from plait_broker.overlay.interest.interest_sync import CHANGES_MAX, InterestSync
+from plait_broker.overlay.interest.peer_interest import AGAIN_S
 from plait_broker.overlay.interest.remote_interest import RemoteInterest
 from plait_core.errors import PlaitError
 from plait_core.events import Event
@@ -528,6 +529,7 @@ class Roots:
             self.sync.receive_ack(root, version, self.table.fingerprint(root), version, self.now)
 
     def installed(self) -> list[int]:
+        self.sync.reach_changed()
         self.sync.take_updates(self.now, lambda root: None if root in self.unreachable else 0)
         installed, self.sync.installed[:] = list(self.sync.installed), []
         self.silent += self.sync.silent
@@ -595,3 +597,32 @@ def test_a_deadline_lies_ahead_while_filters_wait() -> None:
         world.installed()
     assert world.sync.installing == {}
     assert sorted(world.silent) == [1, 2]
+
+
+def test_brokers_that_are_met_in_a_storm_get_one_update_together_after_it() -> None:
+    sync = InterestSync(HOME, new_index)
+    sync.add(1, parse("x = 1"))
+    for root in (1, 2, 3):
+        sync.meet(root)
+        assert sync.take_updates(1.0, lambda _: 0, hold=True) == []
+    assert sync.held
+    (update,) = sync.take_updates(1.1, lambda _: 0)
+    assert sorted(update.to) == [1, 2, 3]
+    assert not sync.held
+
+
+def test_a_broker_that_has_got_an_update_gets_the_next_one_in_a_storm_too() -> None:
+    sync = InterestSync(HOME, new_index)
+    sync.meet(ROOT)
+    assert len(sync.take_updates(1.0, lambda _: 0)) == 1
+    sync.offer(ROOT, 1, parse("x >= 0"))
+    sync.add(1, parse("x = 1"))
+    assert len(sync.take_updates(1.1, lambda _: 0, hold=True)) == 1
+
+
+def test_a_broker_that_comes_into_reach_before_its_first_update_gets_one_alone() -> None:
+    sync = InterestSync(HOME, new_index)
+    sync.meet(ROOT)
+    assert sync.take_updates(1.0, lambda _: None) == []
+    sync.back(ROOT)
+    assert len(sync.take_updates(1.1, lambda _: 0)) == 1

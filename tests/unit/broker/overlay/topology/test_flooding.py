@@ -228,3 +228,20 @@ def test_a_forgotten_document_can_be_learned_again() -> None:
     assert len(broker.flooding) == 0
     broker.flooding.receive(envelop_document(advertisement), 2)
     assert broker.learned == [link_state, advertisement, advertisement]
+
+
+def test_held_documents_are_relayed_in_their_newest_version_to_those_that_lack_it() -> None:
+    broker = FloodingBroker(1)
+    for neighbour in (2, 3, 4):
+        broker.link_up(neighbour)
+    broker.take_sent()
+    flooding = broker.flooding
+    flooding.holds = True
+    for version, neighbour in ((1, 2), (2, 2), (2, 3)):
+        flooding.receive(envelop_document(LinkState(9, version, "b9", (), ())), neighbour)
+    assert broker.take_sent() == [], "held"
+    flooding.release()
+    sent = broker.take_sent()
+    assert [(neighbour, frame.version) for neighbour, frame in sent if isinstance(frame, Signed)] == [(4, 2)]
+    flooding.receive(envelop_document(LinkState(9, 3, "b9", (), ())), 2)
+    assert [neighbour for neighbour, _ in broker.take_sent()] == [3, 4], "not held any more"

@@ -6,7 +6,7 @@ from random import Random
 
 from plait_broker.overlay import Overlay
 from plait_broker.overlay.settings import Incarnation, OverlaySettings
-from plait_broker.overlay.topology.link_monitor import FLOODS_BURST, FLOODS_PER_S
+from plait_broker.overlay.topology.link_monitor import FLOODS_BURST, FLOODS_PER_S, JOIN_S
 from plait_broker.overlay.topology.neighbours import CAPACITY_AGAIN_S
 from plait_broker.overlay.transport.lane_window import START_BYTES
 from plait_core.wire import Ping, Pong
@@ -158,3 +158,26 @@ def test_a_silent_neighbour_is_dead_after_the_bound() -> None:
     assert monitored.linked
     monitored.tick(3.0)
     assert not monitored.linked
+
+
+def test_links_that_come_up_one_after_the_other_flood_together() -> None:
+    overlay = Overlay(ME, OverlaySettings(name="b1"), Incarnation(), None, Random(1), 0.0)
+    overlay.tick(0.0)
+    versions, now = [], 0.0
+    for other in range(2, 8):
+        now += JOIN_S / 100
+        overlay.link_up(10 + other, other, f"b{other}", now)
+        (ping,) = [
+            frame for output in overlay.take_outputs(now) if isinstance(frame := getattr(output, "frame", None), Ping)
+        ]
+        overlay.receive(other, Pong(ping.nonce), now + 0.001)
+        versions.append(overlay.map.known[ME].version)
+    while overlay.pending:
+        overlay.take_outputs(now)
+    assert set(versions) == {versions[0]}
+    assert now < overlay.due_at <= JOIN_S, "they wait for their time"
+    overlay.tick(overlay.due_at)
+    assert overlay.map.known[ME].version == versions[0] + 1
+    assert overlay.map.known[ME].neighbours == tuple(range(2, 8))
+    overlay.link_down(4, JOIN_S)
+    assert overlay.map.known[ME].neighbours == (2, 3, 5, 6, 7), "a lost link does not wait"

@@ -75,6 +75,7 @@ def test_searches_for_source_routes_are_bounded_when_hundreds_of_brokers_are_sil
         broker.learn(LinkState(hub, 2, f"b{hub}", (ME, *silent), (1000,) * (1 + count)), hub)
     for far in silent:
         broker.learn(LinkState(far, 1, f"b{far}", (FLOODER, OTHER), (1000, 1000)), OTHER)
+    broker.tick(1.0)
     broker.clear()
     for far in silent:
         broker.overlay.unicast.send(StreamAck(far, ME, 1), 1.0, (1,))
