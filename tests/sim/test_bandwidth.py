@@ -200,3 +200,16 @@ def test_nothing_of_a_reset_connection_arrives() -> None:
     pair.run()
     assert not pair.far.data
     assert not pair.waiting_bytes
+
+
+def test_an_end_that_reads_rarely_gets_what_has_arrived_meanwhile_as_one_read() -> None:
+    pair = Pair(None)
+    pair.network.read_s = 0.05
+    first = pair.write(10)
+    pair.run(0.02)
+    second = pair.write(20)
+    pair.run(0.04)
+    third = pair.write(30)
+    pair.run(1.0)
+    assert pair.far.data == first + second + third
+    assert [size for _, size in pair.far.arrivals] == [30, 30]

@@ -8,6 +8,7 @@ neither. A link may have a bandwidth; then an end that writes too fast is asked 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -108,6 +109,8 @@ class LinkConnection:
     """By side, what has not passed a silent link. None is the end of the connection."""
     buffers: list[SendBuffer | None] = field(default_factory=lambda: [None, None])
     """By side, its send buffer. None: it has written nothing yet, or the link has no bandwidth in its direction."""
+    reads: list[tuple[float, list[bytes]] | None] = field(default_factory=lambda: [None, None])
+    """By side that writes, its latest read: the time and the parts so far."""
     unread_bytes: list[int] = field(default_factory=lambda: [0, 0])
     """By side, what has arrived there and its process has not read yet."""
 
@@ -152,6 +155,9 @@ class OverlayNetwork:
         """Sees every write between brokers, if set."""
         self.distance_s: Callable[[Endpoint, Endpoint], float] | None = None
         """Delay between two ends without a given link; None: they cannot connect."""
+        self.read_s = 0.0
+        """How often ends read: what arrives over a connection between two multiples of this time is one read, as on a
+        machine that is busy. 0: each write is a read."""
         self.dials = 0
         """LinkConnection attempts between brokers."""
         self._rng = rng
@@ -337,8 +343,28 @@ class OverlayNetwork:
             at += link.slower_s.get(connection.ends[side].number, 0.0)
         if at < last[side]:
             at = last[side]
+        if self.read_s and data is not None:
+            at = math.ceil(at / self.read_s) * self.read_s
+            last[side] = at
+            self._gather(connection, side, data, at)
+            return
         last[side] = at
         timeline.at(at, partial(self._arrive, connection, side, data))
+
+    def _gather(self, connection: LinkConnection, side: int, data: bytes, at: float) -> None:
+        """Append bytes to the read at a time."""
+        read = connection.reads[side]
+        if read is not None and read[0] == at:
+            read[1].append(data)
+        else:
+            connection.reads[side] = (at, parts := [data])
+            self.timeline.at(at, partial(self._read, connection, side, parts))
+
+    def _read(self, connection: LinkConnection, side: int, parts: list[bytes]) -> None:
+        read = connection.reads[side]
+        if read is not None and read[1] is parts:
+            connection.reads[side] = None
+        self._arrive(connection, side, b"".join(parts))
 
     def _arrive(self, connection: LinkConnection, side: int, data: bytes | None) -> None:
         other = 1 - side
