@@ -182,8 +182,10 @@ def _delays_are_as_they_were(right: Right) -> Right:
 
 
 def _last_first(right: Right) -> Right:
-    def take_updates(self: InterestSync, now: float, distance_us: Callable[[int], int | None]) -> list[InterestUpdate]:
-        updates: list[InterestUpdate] = right(self, now, distance_us)
+    def take_updates(
+        self: InterestSync, now: float, distance_us: Callable[[int], int | None], *, hold: bool
+    ) -> list[InterestUpdate]:
+        updates: list[InterestUpdate] = right(self, now, distance_us, hold=hold)
         return updates[::-1]
 
     return take_updates

@@ -1,0 +1,1 @@
+"""Whole overlays of up to a thousand production brokers on virtual time."""
