@@ -10,7 +10,9 @@ change follows, even an empty one.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 from plait_core.filters import Filter
@@ -330,14 +332,14 @@ class InterestSync:
         elif asked > max(version, peer.again_to):  # an earlier change was lost
             peer.again_at = now
         peer.acked = version
-        while peer.unacked and peer.unacked[0].version <= version:
-            change = peer.unacked.popleft()
-            if peer.counted:
-                self._installs.count(change.added, -1)
-        while peer.stores and peer.stores[0][0] <= version:
-            _, number = peer.stores.popleft()
-            if peer.stores_counted:
-                self._installs.count((stored_key(number),), -1)
+        acked = bisect_right(peer.unacked, version, key=attrgetter("version"))
+        for change in peer.unacked[:acked] if peer.counted else ():
+            self._installs.count(change.added, -1)
+        del peer.unacked[:acked]
+        stored = bisect_right(peer.stores, version, key=itemgetter(0))
+        if peer.stores_counted:
+            self._installs.count([stored_key(number) for _, number in peer.stores[:stored]], -1)
+        del peer.stores[:stored]
         self.dirty[root] = None
 
     def next_deadline(self) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -35,7 +34,10 @@ class FilterChange:
 
 @dataclass(slots=True)
 class PeerInterest:
-    """Our interest at one publisher's broker. Invariant: acked <= sent <= version."""
+    """Our interest at one publisher's broker. Invariant: acked <= sent <= version.
+
+    There is one for every other broker, mostly with nothing pending: an empty list takes 56 bytes, a deque 760.
+    """
 
     refcount: dict[int, int] = field(default_factory=dict)
     """By exported filter, how many of its advertisements it meets."""
@@ -56,7 +58,7 @@ class PeerInterest:
     interest before it uses a new one."""
     sent: int = 0
     acked: int = 0
-    unacked: deque[FilterChange] = field(default_factory=deque)
+    unacked: list[FilterChange] = field(default_factory=list)
     again_at: float = 0.0
     again_s: float = AGAIN_S
     tries: int = 0
@@ -73,7 +75,7 @@ class PeerInterest:
     """Whether its ack of stored durable interest timed out, and it has acked no new version since."""
     counted: bool = False
     """Whether `InstallWatch` counts its acks of announced filters: it is in reach and not mute."""
-    stores: deque[tuple[int, int]] = field(default_factory=deque)
+    stores: list[tuple[int, int]] = field(default_factory=list)
     """Filters that it must ack in any case, each with the version to ack, in order."""
     stores_counted: bool = False
     """Whether `InstallWatch` counts these acks."""
