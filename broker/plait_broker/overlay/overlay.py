@@ -238,6 +238,7 @@ class Overlay(OverlayState):
     def stop(self, now: float) -> None:
         """Send the acks that are pending: this broker stops, and others would retransmit what they await acks for."""
         self._begin(now)
+        self.interest_acks.flush(now)
         self.event_streams.ack_all(now)
 
     @property
@@ -291,6 +292,8 @@ class Overlay(OverlayState):
             self.flooding.forget_withdrawn(now, TOMBSTONES * self.settings.gone_s)
             self.event_streams.expire(now)
         self._documents.learn_all(now)
+        if now >= self.interest_acks.due_at:
+            self.interest_acks.flush(now)
         self.event_streams.tick(now)
         if self.groups.busy:
             self.groups.tick(now)
@@ -318,8 +321,7 @@ class Overlay(OverlayState):
         times: list[float | None] = []
         if self.event_streams.sending or self.event_streams.reporting:
             times.append(self.event_streams.next_deadline())
-        if self._documents.due_at < deadline:
-            deadline = self._documents.due_at
+        deadline = min(deadline, self._documents.due_at, self.interest_acks.due_at)
         if self.local_advertisements.waiting:
             times.append(self.local_advertisements.next_deadline())
         if self.groups.busy:

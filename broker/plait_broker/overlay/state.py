@@ -16,6 +16,7 @@ from .groups.stream_groups import StreamGroups
 from .interest.advertisement_table import AdvertisementTable
 from .interest.durable_interest import LocalDurableInterest, RemoteDurableInterest
 from .interest.durable_interest_store import DurableInterestStore
+from .interest.interest_acks import InterestAcks
 from .interest.interest_sync import InterestSync
 from .interest.local_advertisements import LocalAdvertisements
 from .interest.remote_interest import RemoteInterest
@@ -84,8 +85,9 @@ class OverlayState:
         self.interest_sync = InterestSync(me, index)
         self.local_durable_interest = LocalDurableInterest(me, self.flooding, index)
         self.remote_durable_interest = RemoteDurableInterest(index)
+        self.interest_acks = InterestAcks(self.unicast)
         self.durable_interest_store = DurableInterestStore(
-            self.flooding, self.remote_durable_interest, self.unicast, outputs, stores=incarnation.stores
+            self.flooding, self.remote_durable_interest, self.interest_acks, outputs, stores=incarnation.stores
         )
         topology = OverlayTopology(me, self.map, self.routes)
         interest = OverlayInterest(me, self.remote_interest, self.interest_sync, self.advertisements)

@@ -15,8 +15,8 @@ from plait_core.wire.frame_types.overlay_frames import DurableInterest, Interest
 
 from ..outputs import DocumentKey, Output, StoreDocument
 from ..topology.flooding import Flooding, link_state_key
-from ..transport.control_unicast import ControlUnicast
 from .durable_interest import RemoteDurableInterest
+from .interest_acks import InterestAcks
 
 
 class DurableInterestStore:
@@ -26,7 +26,7 @@ class DurableInterestStore:
         self,
         flooding: Flooding,
         remote: RemoteDurableInterest,
-        unicast: ControlUnicast,
+        acks: InterestAcks,
         outputs: list[Output],
         *,
         stores: bool,
@@ -34,7 +34,7 @@ class DurableInterestStore:
         """`stores`: whether this broker has a log to store documents in."""
         self._flooding = flooding
         self._remote = remote
-        self._unicast = unicast
+        self._acks = acks
         self._outputs = outputs
         self._stores = stores
         self._kept: dict[int, dict[int, int]] = {}
@@ -106,7 +106,7 @@ class DurableInterestStore:
         if ack.to in self._storing:
             self._withheld[ack.to] = (ack, tries)
         else:
-            self._unicast.send(ack, now, (tries,))
+            self._acks.send(ack, tries, now)
 
     def stored(self, documents: Mapping[DocumentKey, Signed | None], now: float) -> None:
         """Send the acks that waited for these documents.
@@ -125,7 +125,7 @@ class DurableInterestStore:
                 withheld = self._withheld.pop(origin, None)
                 if withheld is not None:
                     ack, tries = withheld
-                    self._unicast.send(ack, now, (tries,))
+                    self._acks.send(ack, tries, now)
 
     def _store(self, key: tuple[int, int, int]) -> None:
         stored = self._flooding.stored(key)

@@ -17,7 +17,14 @@ from typing import Final
 from plait_core.errors import FrameError
 from plait_core.rate_limit import TokenBucket
 from plait_core.wire import ControlFrame, Forward
-from plait_core.wire.frame_types.envelope_frames import ROUTE_MAX, EndToEnd, Message, SourceRouted, narrowed
+from plait_core.wire.frame_types.envelope_frames import (
+    ROUTE_MAX,
+    EndToEnd,
+    Message,
+    SourceRouted,
+    envelop_message,
+    narrowed,
+)
 
 from ..security.message_auth import MessageAuth
 from ..topology.forwarding_table import ForwardingTable
@@ -71,6 +78,11 @@ class ControlUnicast:
     def send(self, message: Message, now: float, tries: Sequence[int] = (0,)) -> None:
         """Send a message of our own. `tries` counts, for each destination, the retransmissions without an ack."""
         self.send_envelope(self._message_auth.envelop_message(message), now, tries)
+
+    def send_alike(self, message: Message, to: Sequence[int], now: float, tries: Sequence[int]) -> None:
+        """Send several brokers a message of our own that is the same for all but for its destination."""
+        envelope = replace(envelop_message(message), to=tuple(to))
+        self.send_envelope(self._message_auth.prove(envelope), now, tries)
 
     def send_envelope(self, envelope: EndToEnd, now: float, tries: Sequence[int] = (0,)) -> None:
         """Send an envelope of our own that has its MACs."""
