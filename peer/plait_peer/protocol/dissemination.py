@@ -91,6 +91,10 @@ class Dissemination:
         key = (publisher, number)
         return old or key in self._seen or key in self._seen_before
 
+    def highest(self, publisher: PeerId) -> int:
+        """Return the highest number of a publisher's events that were received; 0 if there are none."""
+        return self._highest.get(publisher, 0)
+
     def next_hops(self, dz: str) -> tuple[PeerId, ...]:
         """Return the children that receive a publisher's events in a sub-space. Cached until connections change."""
         found = self._next_hops.get(dz)

@@ -100,7 +100,11 @@ class Peer:
             self.confirmed_delivery,
         )
         self.omission_detection = OmissionDetection(
-            self.state, self.parents, self.reputation, self.dissemination.has_received
+            self.state,
+            self.parents,
+            self.reputation,
+            self.dissemination.has_received,
+            self.dissemination.highest,
         )
         self.accuracy = Accuracy(
             self.state, self.candidates, self.parents, self.parent_search, self.rates, self._subscription_changed
