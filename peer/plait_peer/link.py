@@ -15,7 +15,6 @@ from plait_core.errors import FrameError, FrameFault, PlaitError
 from plait_core.wire import (
     VERSION_MAX,
     VERSION_MIN,
-    DeliveryWriter,
     EventFrame,
     FrameDecoder,
     Handshake,
@@ -25,13 +24,14 @@ from plait_core.wire import (
     encode_frame,
 )
 from plait_core.wire.frame_types.connection_frames import Close
-from plait_core.wire.frame_types.peer_frames import LinkPair, Meeting, PeerEvent, PeerFrame, Profile
+from plait_core.wire.frame_types.peer_frames import Meeting, PeerEvent, PeerFrame, Profile
 from plait_core.wire.frame_types.session_frames import Code
 from plait_core.wire.frames import Frame
 
 from .event_frames import event_head
 from .group import Group
 from .link_cipher import CipherFault, LinkCipher
+from .link_queue import LinkQueue
 from .protocol.outputs import PeerId
 
 IDLE_S: Final = 20.0
@@ -57,7 +57,7 @@ class Stage(Enum):
 
 
 class Link:
-    """One end of the connection. `take` returns the bytes to write."""
+    """One end of the connection. `take` returns the bytes of one write."""
 
     def __init__(
         self,
@@ -76,8 +76,6 @@ class Link:
         """The id of the process at the other end."""
         self.address = ""
         """The address at which the other end listens."""
-        self.size = 0
-        """Bytes queued for the connection."""
         self.paused = False
         """Whether the connection accepts no bytes now."""
         self.opened_at = self.last_used_at = 0.0
@@ -87,8 +85,9 @@ class Link:
         """The remote and the local peer of the frames that follow, by the last LinkPair frame."""
         self.closed_cleanly = False
         """Whether the other end closed on purpose: its peers have said goodbye, and are not lost."""
-        self._writer = DeliveryWriter()
-        self._last_pair = (0, 0)
+        self.marked_alive_at = 0.0
+        """When a part of a frame last counted as a sign of life."""
+        self._queue = LinkQueue()
         self._group = group
         self._own_id = own_id
         self._address = address
@@ -96,11 +95,15 @@ class Link:
         self._cipher = cipher
         self._keys = cipher.write_handshake()
         """Bytes of the key exchange to write."""
-        self.size = len(self._keys)
         self._decoder = FrameDecoder()
         hello = Hello(VERSION_MIN, VERSION_MAX, Role.PEER, group.name, own_id)
         self._handshake = Handshake.initiator(hello) if dials else Handshake.acceptor()
         self._greet_if_proven()
+
+    @property
+    def size(self) -> int:
+        """Bytes queued for the connection."""
+        return self._queue.size + len(self._keys)
 
     def receive(self, data: bytes) -> tuple[Meeting | None, list[Frame]]:
         """Handle received bytes. Return the other end's Meeting when it has just arrived, and the frames after it.
@@ -129,21 +132,18 @@ class Link:
     def send(self, sender: PeerId, receiver: PeerId, frame: PeerFrame, event: bytes | None = None) -> bytes | None:
         """Queue a frame from a local peer to a remote one. Return an event's bytes, for the next receiver as
         `event`."""
-        if self._last_pair != (sender, receiver):
-            self._last_pair = (sender, receiver)
-            self._write(encode_frame(LinkPair(sender, receiver), VERSION_MAX))
         if type(frame) is PeerEvent:
             event = event or event_head(frame) + frame.block
-            self._write(event)
+            self._queue.add_event((sender, receiver), frame, event)
             return event
-        self._write(encode_frame(frame, VERSION_MAX))
+        self._queue.add_control((sender, receiver), frame)
         return None
 
     def close(self, code: str, message: str = "") -> None:
         """Queue a Close frame; no frame follows it. An end that has not proved the group's secret gets none."""
         if self.stage not in (Stage.CLOSED, Stage.KEYS):
             version = VERSION_MAX if self.stage in (Stage.OPEN, Stage.MEETING) else self._handshake.version
-            self._write(encode_frame(Close(code, message[:200]), version))
+            self._queue.add_close(encode_frame(Close(code, message[:200]), version))
         self.stage = Stage.CLOSED
 
     def send_events(
@@ -154,20 +154,13 @@ class Link:
         destination: tuple[int, int, int],
         bytes_max: int,
     ) -> int:
-        """Queue a local publisher's events while fewer than `bytes_max` are queued. Return the number of events left
-        out.
+        """Queue a local publisher's events while no more than `bytes_max` bytes are queued. Return the number of events
+        left out.
 
         Fast path of `send`; the events' bytes are taken from other frames.
         """
-        if self._last_pair != (sender, receiver):
-            self._last_pair = (sender, receiver)
-            self._write(encode_frame(LinkPair(sender, receiver), VERSION_MAX))
-        forward, size, destinations = self._writer.forward, self.size, (destination,)
-        for count, frame in enumerate(frames):
-            if size > bytes_max:
-                return len(frames) - count
-            size = self.size = forward(frame, sender, 0, 0, (), destinations, VERSION_MAX)
-        return 0
+        room = bytes_max - len(self._keys)
+        return self._queue.add_events((sender, receiver), frames, (destination,), room)
 
     def expired(self, now: float) -> bool:
         """Return whether the link should be closed: it is idle, or its handshake takes too long."""
@@ -176,14 +169,14 @@ class Link:
         return self.stage is not Stage.CLOSED and now - self.opened_at > HANDSHAKE_S
 
     def take(self) -> bytes:
-        """Return the bytes to write: all that is queued, encrypted together."""
-        self.size = 0
+        """Return the bytes of one write, encrypted together: control frames, and the first events. More may be queued:
+        call it again while the connection accepts bytes."""
         keys, self._keys = self._keys, b""
-        queued = self._writer.take()
+        queued = self._queue.take()
         return keys + self._cipher.encrypt(queued) if queued else keys
 
     def _write(self, data: bytes) -> None:
-        self.size = self._writer.append(data) + len(self._keys)
+        self._queue.add_link_frame(data)
 
     # --- key exchange and records -------------------------------------------------------------------------------------
 
@@ -197,12 +190,10 @@ class Link:
         except CipherFault as fault:
             refused = LinkRefused(fault.message, hint=SAME_SECRET if self.stage is Stage.KEYS else "")
             self.stage = Stage.CLOSED
-            self._keys, self.size = b"", 0
-            self._writer.take()
+            self._keys, self._queue = b"", LinkQueue()
             raise refused from None
         if self.stage is Stage.KEYS:
             self._keys += self._cipher.write_handshake()
-            self.size = len(self._keys)
             self._greet_if_proven()
         return plaintext
 

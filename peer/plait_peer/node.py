@@ -40,8 +40,8 @@ BatchConsumer: TypeAlias = Callable[[list[Forward], int], None]
 PEERS_MAX: Final = 256
 """Peers of one process: each subscription is one, and gossips once a period."""
 BACKLOG_BYTES_MAX: Final = 16 << 20
-"""Bytes queued for a link whose other end does not read. Beyond it events are dropped and counted; control frames are
-not."""
+"""Bytes queued for a link whose other end reads too slowly. Beyond it events are dropped and counted; control frames
+are not."""
 
 
 class Node:
@@ -218,6 +218,8 @@ class Node:
                 self._link_opened(id, link, meeting, now)
             if frames:
                 self._handle_frames(id, link, frames, now)
+            elif link.stage is Stage.OPEN:
+                self._mark_link_alive(id, link, now)
         except LinkRefused as refused:
             self.refusal = refused
             self.link_table.refuse(id, refused)
@@ -253,7 +255,7 @@ class Node:
 
     def next_deadline(self) -> float:
         """Return the time of the next `tick`."""
-        return min(self._next_check, *[peer.next_deadline() for peer in self.peers.values()])
+        return min([self._next_check, *[peer.next_deadline() for peer in self.peers.values()]])
 
     def tick(self, now: float) -> None:
         """Run the peers whose deadline has passed, and once a second check the links."""
@@ -285,7 +287,18 @@ class Node:
             peer.join(meeting.profiles, now)
             self._drain(peer, now)
 
+    def _mark_link_alive(self, id: LinkId, link: Link, now: float) -> None:
+        """Note a part of a frame. The keepalives of all peers at the other end wait behind it, for seconds if it is a
+        great event on a slow link."""
+        if now - link.marked_alive_at < self.settings.period_s:
+            return
+        link.marked_alive_at = now
+        for sender in self.link_table.peers_of(id):
+            for peer in self.peers.values():
+                peer.mark_alive(sender, now)
+
     def _handle_frames(self, id: LinkId, link: Link, frames: list[Frame], now: float) -> None:
+        pairs = set() if isinstance(frames[0], LinkPair) else {(link.sender, link.receiver)}
         active: dict[PeerId, Peer] = {}
         peers = self.peers
         events: list[Forward] = []
@@ -298,6 +311,7 @@ class Node:
                 events = []
             if isinstance(frame, LinkPair):
                 link.sender, link.receiver = frame.sender, frame.receiver
+                pairs.add((frame.sender, frame.receiver))
                 self.link_table.learn_sender(id, link, peers)
                 continue
             if isinstance(frame, Close):
@@ -315,9 +329,9 @@ class Node:
             active[peer.id] = peer
         if events:
             self._handle_events(link, events, now, active)
-        last = peers.get(link.receiver)
-        if last is not None:
-            last.mark_alive(link.sender, now)
+        for sender, receiver in pairs:
+            if receiver in peers:
+                peers[receiver].mark_alive(sender, now)
         for peer in active.values():
             self._drain(peer, now)
 

@@ -23,7 +23,7 @@ from plait_telemetry.recording import Recording, TelemetryConfig
 from .discovery import DATAGRAM_BYTES_MAX, GROUP, Announcements
 from .event_records import PeerTelemetry
 from .group import Group
-from .link import LinkRefused
+from .link import Link, LinkRefused
 from .link_cipher import NewCipher, new_noise_cipher
 from .node import Node
 from .periodic_samples import Sampler
@@ -52,8 +52,12 @@ LIVE: Final = PeerSettings(
 )
 DIAL_S: Final = 2.0
 """Timeout of a dial."""
-WRITE_BUFFER_BYTES: Final = 1 << 20
-"""Bytes buffered in a connection before the node queues, and applications are asked to pause."""
+WRITE_BUFFER_BYTES: Final = 16 * 1024
+"""Bytes buffered in a connection before the node queues. Control frames overtake events in the node's queue alone, so
+this and `UNSENT_BYTES` are the bytes behind which a keepalive waits: half a second of 1 Mbit/s with a write. Peers that
+wait three times as long for an answer give up."""
+UNSENT_BYTES: Final = 16 * 1024
+"""Bytes that the kernel holds and has not sent, above what is on its way."""
 RECEIVE_BYTES: Final = 64 * 1024
 """Receive buffer of a connection (the kernel doubles it). uvloop reads on while it can fill its own 256 KiB, megabytes
 at a time. Keepalives that wait meanwhile would make peers look dead."""
@@ -180,8 +184,7 @@ class PeerServer:
             transport.session.disconnected(monotonic())
         if self._recording is not None:
             await self._recording.stop()  # its last sample still counts the sessions
-        self.node.leave(monotonic())
-        self._write()
+        self._leave(monotonic())
         for task in self._dials:
             task.cancel()
         if self._dials:
@@ -236,8 +239,8 @@ class PeerServer:
         known = self.node.links.get(link)
         if known is not None:
             known.paused = not writable
-            if writable and known.size:
-                self._connections[link].transport.write(known.take())
+            if link in self._connections:
+                self._connections[link].write(known)
         self._apply_backpressure()
 
     def link_lost(self, link: int) -> None:
@@ -273,6 +276,12 @@ class PeerServer:
 
     # --- internals ----------------------------------------------------------------------------------------------------
 
+    def _leave(self, now: float) -> None:
+        """Leave the group. Nothing overtakes the goodbyes, so each link hands over all that waits."""
+        self.node.leave(now)
+        for id, connection in self._connections.items():
+            connection.write(self.node.links[id], all=True)
+
     def _log_refusal(self, now: float) -> None:
         """Log why a link was refused, unless strangers make this too frequent."""
         refusal = self.node.refusal
@@ -285,8 +294,8 @@ class PeerServer:
         node = self.node
         for id in node.link_table.take_writable():
             link, connection = node.links.get(id), self._connections.get(id)
-            if link is not None and connection is not None and link.size and not link.paused:
-                connection.transport.write(link.take())
+            if link is not None and connection is not None:
+                connection.write(link)
         for id in node.link_table.take_closing():
             if id in self._connections:
                 self._connections[id].end()
@@ -347,7 +356,10 @@ class LinkConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        connected: socket.socket = transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
         self._link = self._server.link_opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -363,6 +375,11 @@ class LinkConnection(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
         self._server.link_lost(self._link)
+
+    def write(self, link: Link, *, all: bool = False) -> None:
+        """Write what is queued while the transport accepts bytes, or all of it."""
+        while link.size and (all or not link.paused) and not self.transport.is_closing():
+            self.transport.write(link.take())
 
     def end(self) -> None:
         """Close the connection once its bytes are written."""

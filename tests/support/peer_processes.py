@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from dataclasses import dataclass, field
 from random import Random
 
@@ -30,7 +30,7 @@ from plait_peer.group import Group
 from plait_peer.node import Node
 from plait_peer.periodic_samples import Sampler
 from plait_peer.sdk.session import SdkSession
-from plait_peer.server import LIVE
+from plait_peer.server import LIVE, WRITE_BUFFER_BYTES
 from plait_telemetry.telemetry import TelemetrySettings
 
 WALL_US = 1_790_000_000_000_000
@@ -80,10 +80,16 @@ class Processes:
         self.now = 100.0
         self._rng = Random(7)
         self._wires: dict[tuple[int, int], tuple[int, int]] = {}
-        self._on_the_way: deque[tuple[float, int, int, bytes]] = deque()
+        self._on_the_way: list[tuple[float, int, int, int, bytes]] = []
+        """A heap of arrivals: time, order, process, link, bytes."""
+        self._order = 0
         self._made = 0
         self.silent: set[str] = set()
         """Processes whose links accept no bytes."""
+        self.bytes_per_s: dict[str, float] = {}
+        """What each link of a process carries outwards; without an entry any amount."""
+        self._free_at: dict[tuple[int, int], float] = {}
+        """When such a link has carried what it has accepted."""
         self.dead: set[str] = set()
         self._group = Group(space=space)
         self.all = [self._process(name, 1 + at) for at, name in enumerate(names)]
@@ -135,7 +141,7 @@ class Processes:
             self._carry()
             self.now += LINK_S / 2
             while self._on_the_way and self._on_the_way[0][0] <= self.now:
-                _, at, link, data = self._on_the_way.popleft()
+                _, _, at, link, data = heapq.heappop(self._on_the_way)
                 self.all[at].node.received(link, data, self.now)
             for process in self.alive:
                 if process.node.next_deadline() <= self.now:
@@ -175,10 +181,26 @@ class Processes:
                 self.all[other].node.connected(self._made, "", self.now)
             process.node.link_table.take_writable()
             for id, link in process.node.links.items():
-                if link.size and process.name not in self.silent:
-                    self._on_the_way.append((self.now + LINK_S, *self._wires[at, id], link.take()))
+                while link.size and self._accepts(at, id):
+                    self._write(at, id, link.take())
             for id in process.node.link_table.take_closing():
                 self.cut(at, id)
+
+    def _accepts(self, at: int, link: int) -> bool:
+        """Return whether a link accepts bytes now. A slow one buffers as much as a live connection does."""
+        name = self.all[at].name
+        buffered_s = self._free_at.get((at, link), 0.0) - self.now
+        return name not in self.silent and buffered_s * self.bytes_per_s.get(name, 0.0) < WRITE_BUFFER_BYTES
+
+    def _write(self, at: int, link: int, data: bytes) -> None:
+        """Put bytes on a link. They arrive as they are carried, a kilobyte at a time if it is slow."""
+        rate = self.bytes_per_s.get(self.all[at].name, 0.0)
+        pieces = [data[start : start + 1024] for start in range(0, len(data), 1024)] if rate else [data]
+        for piece in pieces:
+            carried = max(self._free_at.get((at, link), 0.0), self.now) + (len(piece) / rate if rate else 0.0)
+            self._free_at[at, link] = carried
+            self._order += 1
+            heapq.heappush(self._on_the_way, (carried + LINK_S, self._order, *self._wires[at, link], piece))
 
     def cut(self, at: int, link: int) -> None:
         """Break a connection at both ends."""
