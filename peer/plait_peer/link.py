@@ -139,6 +139,10 @@ class Link:
         self._queue.add_control((sender, receiver), frame)
         return None
 
+    def holds(self, receiver: PeerId, event: PeerEvent) -> bool:
+        """Return whether a copy of an event with confirmation is queued for a receiver, from any sender."""
+        return self._queue.holds(receiver, event)
+
     def close(self, code: str, message: str = "") -> None:
         """Queue a Close frame; no frame follows it. An end that has not proved the group's secret gets none."""
         if self.stage not in (Stage.CLOSED, Stage.KEYS):

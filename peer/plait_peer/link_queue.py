@@ -38,10 +38,13 @@ from .protocol.outputs import PeerId
 
 Pair: TypeAlias = tuple[PeerId, PeerId]
 """Sender and receiver."""
+EventKey: TypeAlias = tuple[PeerId, PeerId, int]
+"""A copy of an event: its receiver, its publisher and its number."""
 
 WRITE_BYTES: Final = 16 * 1024
 """Bytes of events for one write, which the last event may exceed. A write is one record of the encryption, so the other
 end reads nothing of it before all of it has arrived: an eighth of a second at 1 Mbit/s."""
+NOTHING: Final[frozenset[EventKey]] = frozenset()
 NO_PAIR: Final[Pair] = (0, 0)
 """Of frames of the link itself; no LinkPair precedes them."""
 
@@ -85,14 +88,16 @@ class Chunk(NamedTuple):
     data: bytes
     ordered: bool
     """Whether it is a control frame that must not overtake earlier events."""
+    confirmed: frozenset[EventKey]
+    """The events with confirmation."""
 
 
 class LinkQueue:
     """All frames that wait for one connection."""
 
     __slots__ = (
-        "_control", "_delays", "_events", "_ordered", "_sealed_bytes", "_tail", "_tail_bytes", "_tail_pair", "_waiting",
-        "_written_pair", "size",
+        "_confirmed", "_control", "_delays", "_events", "_ordered", "_sealed_bytes", "_tail", "_tail_bytes",
+        "_tail_confirmed", "_tail_pair", "_waiting", "_written_pair", "size",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -104,6 +109,9 @@ class LinkQueue:
         """The last events, all of one pair: the end of the queue."""
         self._tail_pair = NO_PAIR
         self._tail_bytes = 0
+        self._tail_confirmed: set[EventKey] = set()
+        self._confirmed: set[EventKey] = set()
+        """The events with confirmation that wait."""
         self._sealed_bytes = 0
         """Bytes that wait elsewhere than in the tail."""
         self._written_pair = NO_PAIR
@@ -143,11 +151,19 @@ class LinkQueue:
             self._seal(pair)
         self._tail_bytes = self._tail.append(data)
         self.size = self._sealed_bytes + self._tail_bytes
+        if event.round:
+            key = (pair[1], event.publisher, event.number)
+            self._tail_confirmed.add(key)
+            self._confirmed.add(key)
         if event.delay:
             delays = self._delays.setdefault(pair, {})
             known = delays.get(event.publisher)
             if event.delay > known if known is not None else len(delays) < PEER_SOURCES_MAX:
                 delays[event.publisher] = event.delay
+
+    def holds(self, receiver: PeerId, event: PeerEvent) -> bool:
+        """Return whether a copy of an event with confirmation waits for a receiver, from any sender."""
+        return (receiver, event.publisher, event.number) in self._confirmed
 
     def add_events(
         self, pair: Pair, frames: Sequence[EventFrame], destinations: tuple[tuple[int, int, int]], bytes_max: int
@@ -181,8 +197,10 @@ class LinkQueue:
         self._seal(self._tail_pair)
         events, taken = self._events, 0
         while events and (not taken or taken + len(events[0].data) <= WRITE_BYTES):
-            pair, data, ordered = events.popleft()
+            pair, data, ordered, confirmed = events.popleft()
             _decrement(self._ordered if ordered else self._waiting, pair)
+            if confirmed:
+                self._confirmed -= confirmed
             self._write(pair, data, parts)
             taken += len(data)
         if not events:
@@ -212,7 +230,7 @@ class LinkQueue:
 
     def _add_ordered(self, pair: Pair, data: bytes) -> None:
         self._seal(self._tail_pair)
-        self._events.append(Chunk(pair, data, ordered=True))
+        self._events.append(Chunk(pair, data, True, NOTHING))
         self._ordered[pair] = self._ordered.get(pair, 0) + 1
         self._sealed_bytes += len(data)
         self.size += len(data)
@@ -220,7 +238,10 @@ class LinkQueue:
     def _seal(self, pair: Pair) -> None:
         """End the chunk at the tail, and begin one of `pair`."""
         if self._tail_bytes:
-            self._events.append(Chunk(self._tail_pair, self._tail.take(), ordered=False))
+            confirmed = frozenset(self._tail_confirmed) if self._tail_confirmed else NOTHING
+            self._events.append(Chunk(self._tail_pair, self._tail.take(), False, confirmed))
+            if confirmed:
+                self._tail_confirmed.clear()
             self._waiting[self._tail_pair] = self._waiting.get(self._tail_pair, 0) + 1
             self._sealed_bytes += self._tail_bytes
             self._tail_bytes = 0

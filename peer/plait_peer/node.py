@@ -428,6 +428,8 @@ class Node:
             self.counts["slow_link"] += 1
             self._record_undelivered(send, "overlay_full", link.node)
             return event
+        if type(send.frame) is PeerEvent and send.frame.round > 1 and link.holds(send.to, send.frame):
+            return event  # retransmitted too early: on a full link this would leave less and less for other events
         self.link_table.writable[id] = None
         if self.telemetry is not None and type(send.frame) is PeerEvent:
             self.telemetry.events_forwarded(frames_of(send.frame), link.node, arrival_of(send.frame, self.now))

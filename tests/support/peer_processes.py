@@ -24,7 +24,7 @@ from plait_core.wire import (
     encode_frame,
     encode_publish,
 )
-from plait_core.wire.frame_types.session_frames import Advertise, Late, Subscribe
+from plait_core.wire.frame_types.session_frames import Acknowledge, Advertise, Late, Subscribe
 from plait_peer.event_records import PeerTelemetry
 from plait_peer.group import Group
 from plait_peer.node import Node
@@ -55,16 +55,21 @@ class Process:
     def say(self, frame: ControlFrame, now: float) -> None:
         self.session.receive(encode_frame(frame, VERSION_MAX), now)
 
-    def listen(self) -> None:
-        """Let the application read its deliveries."""
+    def listen(self, now: float) -> None:
+        """Let the application read its deliveries, and acknowledge those that await it."""
+        acks: list[Acknowledge] = []
         self.decoder.feed(self.session.take())
         while frames := self.decoder.take():
             for frame in frames:
                 if isinstance(frame, Deliver):
                     n = frame.attributes()["n"]
                     assert isinstance(n, int)
-                    for subscription, _, _ in frame.deliveries:
+                    for subscription, _, position in frame.deliveries:
                         self.received.setdefault(subscription, []).append(n)
+                        if position:
+                            acks.append(Acknowledge(subscription, (position,)))
+        for ack in acks:
+            self.say(ack, now)
 
     def records(self, *kinds: RecordKind) -> np.ndarray:
         """Return the telemetry records of some kinds, or all."""
@@ -148,7 +153,7 @@ class Processes:
                     process.node.tick(self.now)
                 if self.now >= looks:
                     process.session.tick(self.now)
-                process.listen()
+                process.listen(self.now)
             if self.now >= looks:
                 looks = self.now + LIVE.period_s
 

@@ -82,7 +82,7 @@ class FullLink:
     def slow_down(self) -> None:
         self.group.bytes_per_s["publisher"] = BYTES_PER_S
 
-    def offer(self, seconds: float, times: float = OFFERED) -> None:
+    def offer(self, seconds: float, times: float = OFFERED, confirm: Confirm = Confirm.NONE) -> None:
         """Publish more than the link carries, by a factor."""
         end = self.group.now + seconds
         owed = 0.0
@@ -90,9 +90,7 @@ class FullLink:
             owed += times * BYTES_PER_S * TURN_S / (len(PAYLOAD) + 110)
             events = [self._event() for _ in range(int(owed))]
             owed -= len(events)
-            self.source.session.receive(
-                b"".join([encode_publish(event, Confirm.NONE) for event in events]), self.group.now
-            )
+            self.source.session.receive(b"".join([encode_publish(event, confirm) for event in events]), self.group.now)
             self.group.run(TURN_S)
 
     def _event(self) -> Event:
@@ -140,6 +138,19 @@ def test_nobody_is_lost_while_a_burst_of_twelve_seconds_drains(monkeypatch: pyte
     link.group.run(15.0)
     assert link.received == list(range(1, link.published + 1))
     assert max(link.round_trips_s) < LIVE.silence_periods * LIVE.period_s
+    assert not link.lost
+
+
+def test_retransmissions_do_not_fill_a_full_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher repeats events that are not acked. Of each, one copy at most waits for a receiver."""
+    link = FullLink(monkeypatch)
+    link.slow_down()
+    link.offer(15.0, confirm=Confirm.SUBSCRIBERS)
+    assert len(link.received) == len(set(link.received))
+    assert len(link.received) > 0.7 * 15.0 * BYTES_PER_S / (len(PAYLOAD) + 110)
+    link.group.run(30.0)
+    assert sorted(link.received) == list(range(1, link.published + 1))
+    assert link.waiting_bytes(link.source) == 0
     assert not link.lost
 
 
