@@ -52,6 +52,8 @@ class WideRoot:
             self.overlay.link_up(number, self.ids[number], f"b{number}", self.now, self.delays_us[0][number])
         for number in range(1, brokers):
             self.overlay.receive(self.ids[self.neighbours[0]], self.link_state(number), self.now)
+        self.now += 0.2  # the storm of link states is over
+        self.overlay.tick(self.now)
         self._introduce()
         self.ack_interest(self.take())
         assert len(self.overlay.reached) == brokers, "the graph is connected"
