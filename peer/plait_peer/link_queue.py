@@ -50,7 +50,7 @@ NO_PAIR: Final[Pair] = (0, 0)
 
 
 class Rule(Enum):
-    """What a frame may overtake. A pair is that of the frame's sender and receiver."""
+    """The frames that one may overtake. A pair is that of the frame's sender and receiver."""
 
     EVENT = auto()  # nothing: it waits behind all events
     AFTER_EVENTS = auto()  # events of other pairs

@@ -66,7 +66,7 @@ def server_of(client: plait.Client) -> object:
 
 @asynccontextmanager
 async def slow_pair() -> AsyncIterator[tuple[plait.Client, plait.Client, SlowRelay]]:
-    """Open two peers, the second of which reaches the first through a relay."""
+    """Open two peers. The second reaches the first through a relay."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
     listening.bind(("127.0.0.1", 0))

@@ -162,7 +162,7 @@ def check_delays(played: Played) -> None:
 
 
 def key(frame: PeerFrame) -> object:
-    """Return what identifies a frame, whatever delays it announces."""
+    """Return what identifies a frame: a beat counts without its delays."""
     return (Beat, frame.number) if isinstance(frame, Beat) else frame
 
 

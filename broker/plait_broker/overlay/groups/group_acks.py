@@ -30,7 +30,7 @@ class Gathered:
 
     send_at: float
     members: int = 0
-    """Those whose MACs are added to `proof`."""
+    """The members whose MACs are added to `proof`."""
     proof: int = 0
     apart: dict[int, int] = field(default_factory=dict)
     """The MACs of the others, by index."""
@@ -38,7 +38,7 @@ class Gathered:
 
 
 class DueAcks(NamedTuple):
-    """What becomes one frame."""
+    """Acks that become one frame."""
 
     up_to: int
     members: int

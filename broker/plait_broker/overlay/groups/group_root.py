@@ -133,7 +133,7 @@ class GroupRoot:
 
     @property
     def filling(self) -> float:
-        """What is not acked, as a share of the bound."""
+        """Return the unacked events, as a share of the bound."""
         return max(len(self.kept) / EVENTS_MAX, self.kept_bytes / BYTES_MAX)
 
     @property

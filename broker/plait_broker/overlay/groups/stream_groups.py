@@ -141,7 +141,7 @@ class StreamGroups:
 
     @property
     def filling(self) -> float:
-        """What is not acked of the fullest group, as a share of its bound."""
+        """Return the unacked events of the fullest group, as a share of its bound."""
         return max((group.filling for group in self._groups()), default=0.0)
 
     @property
@@ -151,7 +151,7 @@ class StreamGroups:
 
     @property
     def membership(self) -> tuple[int, ...]:
-        """What changes when `members` does."""
+        """Return a value that changes when `members` does."""
         return tuple([number for group in self._groups() for number in (group.epoch, group.active)])
 
     def leave(self, broker: int, now: float) -> None:

@@ -131,8 +131,8 @@ _REPEATED: Final[set[int]] = set()
 """Numbers of the control frames that come and go over several links, byte by byte the same."""
 REPEATED_KEPT: Final = 4096
 REPEATED_BYTES_MAX: Final = 1024
-"""As many of these are kept, decoded and encoded, up to this size: 16 MB at most. With six neighbours a broker gets
-each link state up to six times, and sends it up to five times."""
+"""So many of these frames are kept, decoded and encoded, if they are no larger: 16 MB at most. With six neighbours a
+broker gets each link state up to six times, and sends it up to five times."""
 _BODY_SCHEMA_OF: Final[dict[type[Body], FrameSchema]] = {}
 _F = TypeVar("_F", bound=ControlFrame)
 _B = TypeVar("_B", bound=Body)

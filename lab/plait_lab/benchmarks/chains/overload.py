@@ -56,7 +56,7 @@ class ScrapedChain(PlaitChain):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a chain did under a load."""
+    """The results of a chain under a load."""
 
     outcome: TrialOutcome
     lag_p99_s: float

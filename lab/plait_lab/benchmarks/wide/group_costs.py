@@ -26,7 +26,7 @@ RATE: Final = 2000
 """Events a second, if not stated."""
 
 LONE_RATE: Final = 200.0
-"""Events a second of which none waits for another: `GAP_S` is shorter than the time between them."""
+"""Events a second, so rare that none waits for another: `GAP_S` is shorter than the time between them."""
 
 WARM_S: Final = ACK_S
 """Time before the measurement. The first question for acks comes after it, so each measurement has one."""

@@ -25,7 +25,7 @@ END_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What became of the events."""
+    """The fate of the events."""
 
     brokers: int
     links: int
