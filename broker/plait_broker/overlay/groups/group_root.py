@@ -60,8 +60,9 @@ the share from which on publishers wait (`FULL`), so that one slow member holds 
 SLOW_S: Final = 2 * ACK_S
 """Time after a question from which on a member without an ack is slow: two questions of a busy root."""
 
-PART_BYTES: Final = 256 << 10
-"""Bytes of the events that one batch has: as many as one write of a link. One larger event is a batch by itself."""
+PART_BYTES: Final = 16 << 10
+"""Bytes of the events that one batch has: on a slow link, control frames wait while it is written. A larger event is a
+batch by itself."""
 
 EVENT_BYTES: Final = 16
 """Bytes of an event in a batch besides its block and its destinations."""

@@ -16,7 +16,6 @@ from plait_broker.overlay.groups.group_root import (
     ACK_CLAIM,
     ASKED_S,
     GAP_S,
-    PART_BYTES,
     PATIENCE_S,
     SLOW,
     SLOW_S,
@@ -113,7 +112,8 @@ def test_events_are_numbered_from_the_epoch_on_and_leave_at_the_end_of_the_turn(
     assert list(root.batches(0.0)) == []
 
 
-def test_a_turn_of_many_events_becomes_several_batches_and_the_last_one_asks() -> None:
+def test_a_turn_of_many_events_becomes_several_batches_and_the_last_one_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_root, "PART_BYTES", 256 << 10)
     root = root_of()
     for _ in range(2 * BATCH_EVENTS_MAX + 1):
         add(root, 4)
@@ -127,7 +127,8 @@ def test_a_turn_of_many_events_becomes_several_batches_and_the_last_one_asks() -
     assert [frame.previous for frame in frames] == [EPOCH - 1, *(frame.last for frame in frames[:-1])]
 
 
-def test_a_batch_fits_its_frame_if_the_events_of_a_turn_are_large() -> None:
+def test_a_batch_fits_its_frame_if_the_events_of_a_turn_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_root, "PART_BYTES", 256 << 10)
     """Publish many events of the greatest size in one turn, with signatures, and encode what each child gets."""
     keys = identities(3)
     auth, _, _ = acquainted(keys)
@@ -187,8 +188,9 @@ def test_a_question_waits_for_the_events_that_it_is_for() -> None:
     assert root.send_at == root.ask_at == inf
 
 
-@pytest.mark.parametrize(("count", "size"), [(BATCH_EVENTS_MAX, 1), (4, PART_BYTES // 4)])
-def test_a_full_batch_does_not_wait(count: int, size: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(BATCH_EVENTS_MAX, 1), (4, 64 << 10)])
+def test_a_full_batch_does_not_wait(count: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_root, "PART_BYTES", 256 << 10)
     root = root_of()
     add(root, 1, now=5.0)
     assert list(root.batches(5.0))
