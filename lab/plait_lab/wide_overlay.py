@@ -2,7 +2,7 @@
 
 `events`: one publisher, a subscriber at every broker, one link in a hundred cut meanwhile. What is lost, repeated or
 out of order? `start`: a start from cold with many subscriptions, then churn. When do all brokers agree? Both write a
-table and a plot to a folder, if matplotlib is installed.
+table to a folder, and a plot if matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def _run(options: argparse.Namespace) -> int:
         picture = path.with_suffix(".png")
         if _draw(options.study, values, picture):
             print(f"written: {picture}")
+        else:
+            print("no plot: matplotlib is not installed; see `sh scripts/setup.sh --plots`")
     right = all(row.agreed if isinstance(row, ColdStart) else not row.wrong for row in rows)
     return 0 if right else 1
 
