@@ -86,10 +86,12 @@ def test_another_behaviour_has_another_hash(
 
 @pytest.fixture
 def renamed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Rename every class and field of frames, and lengthen every hint."""
+    """Rename every class and field of frames, and lengthen every hint. A listed frame has no names."""
     pack, unpack = frame_schema.pack, frame_schema.unpack_fields
 
-    def pack_renamed(fields: dict[str, Any]) -> bytes:
+    def pack_renamed(fields: dict[str, Any] | list[Any]) -> bytes:
+        if isinstance(fields, list):
+            return bytes(pack(fields))
         if fields.get("hint"):
             fields = fields | {"hint": fields["hint"] + ", in other words"}
         return bytes(pack({f"other_name_of_{name}": value for name, value in fields.items()}))

@@ -23,8 +23,8 @@ Beyond them the delays are noise, as on an overloaded machine, and every broker 
 the load. OSPF floods a link state every five seconds at most, too."""
 
 JOIN_S: Final = 0.2
-"""Links that come up within this time of our last link state flood together. A broker that joins with six links would
-flood six link states otherwise, and every broker stores and relays each. A lost link floods at once."""
+"""Links that come up within this time of our last link state flood together, except the first. A broker that joins with
+six links would flood six link states otherwise, and every broker stores and relays each. A lost link floods at once."""
 
 STALL_S: Final = 0.1
 """A timer that runs this late shows that the process has stalled."""
@@ -97,7 +97,8 @@ class LinkMonitor:
             capacities=self._capacities(measured),
             segments=settings.segments,
         )
-        self._join_at = state.now + JOIN_S
+        if measured:
+            self._join_at = state.now + JOIN_S
         state.flooding.originate(link_state)
 
     def _capacities(self, brokers: list[int]) -> tuple[int, ...]:
