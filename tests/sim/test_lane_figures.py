@@ -171,7 +171,9 @@ def test_a_full_lane_is_shown_with_its_true_backlog() -> None:
     assert seen.summary["pending_bytes"] == seen.metrics["plait_link_queue_bytes"] == seen.link["pending_bytes"]
     assert seen.metrics["plait_link_full"] == 1
     assert seen.metrics["plait_link_capacity_bytes_per_second"] == pytest.approx(LANE_BYTES_PER_S, rel=0.05)
-    assert seen.metrics["plait_link_utilisation_ratio"] == pytest.approx(seen.link["utilisation"], abs=0.001)
+    assert seen.metrics["plait_link_utilisation_ratio"] == pytest.approx(seen.link["utilisation"], abs=0.005), (
+        "one is for now, the other for the last input"
+    )
     assert seen.metrics["plait_link_queue_seconds"] == pytest.approx(seen.link["oldest_s"], abs=0.05)
 
 
