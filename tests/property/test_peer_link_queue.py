@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import pytest
 from hypothesis import given
@@ -34,6 +34,8 @@ from plait_peer.event_frames import event_head, event_of, first_destination
 from plait_peer.link_queue import RULES, WRITE_BYTES, LinkQueue, Pair, Rule
 
 Sent: TypeAlias = tuple[Pair, PeerFrame]
+Script: TypeAlias = list[tuple[Any, ...]]
+"""Steps, each with the name of a method of `Played` and its arguments."""
 
 pairs = st.tuples(st.integers(1, 2), st.integers(11, 12))
 publishers = st.integers(101, 102)
@@ -50,7 +52,7 @@ steps = st.one_of(
 class Played:
     """A queue after some steps. `sent` and `arrived` are its frames in order."""
 
-    def __init__(self, script: list[tuple]) -> None:  # type: ignore[type-arg]
+    def __init__(self, script: Script) -> None:
         self.queue = LinkQueue()
         self.sent: list[Sent] = []
         self.arrived: list[Sent] = []
@@ -121,14 +123,14 @@ def of_kinds(frames: list[Sent], *kinds: type[PeerFrame]) -> list[Sent]:
 
 
 @given(st.lists(steps, max_size=25))
-def test_events_arrive_in_order_from_their_sender_at_their_receiver(script: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_events_arrive_in_order_from_their_sender_at_their_receiver(script: Script) -> None:
     played = Played(script)
     assert of_kinds(played.arrived, PeerEvent) == of_kinds(played.sent, PeerEvent)
     assert len(played.arrived) == len(played.sent) == played.closed_at
 
 
 @given(st.lists(steps, max_size=25))
-def test_what_concerns_a_connection_keeps_its_order(script: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_what_concerns_a_connection_keeps_its_order(script: Script) -> None:
     check_connections(Played(script))
 
 
@@ -144,7 +146,7 @@ def check_connections(played: Played) -> None:
 
 
 @given(st.lists(steps, max_size=25))
-def test_events_are_never_later_than_the_beat_before_them_announced(script: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_events_are_never_later_than_the_beat_before_them_announced(script: Script) -> None:
     check_delays(Played(script))
 
 
@@ -168,7 +170,7 @@ def key(frame: PeerFrame) -> object:
 
 @pytest.mark.parametrize("kind", [Beat, Pulse, Gossip, Taken])
 def test_control_frames_are_in_the_next_write(kind: type[PeerFrame]) -> None:
-    script: list[tuple] = [("event", (1, 11), 101, 0.0, 5000)] * 50  # type: ignore[type-arg]
+    script: Script = [("event", (1, 11), 101, 0.0, 5000)] * 50
     played = Played([*script, ("control", (1, 11), kind), ("take",), ("control", (2, 11), kind), ("take",)])
     kinds = [type(frame) for _, frame in played.arrived]
     assert kinds[0] is kind
@@ -182,7 +184,7 @@ def test_every_frame_between_peers_has_a_rule() -> None:
 
 def test_a_disconnect_that_overtakes_its_events_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant the defect that the rule of Disconnect prevents."""
-    script: list[tuple] = [("event", (1, 11), 101, 5.0, 10), ("control", (1, 11), Disconnect)]  # type: ignore[type-arg]
+    script: Script = [("event", (1, 11), 101, 5.0, 10), ("control", (1, 11), Disconnect)]
     check_connections(Played(script))
     monkeypatch.setitem(RULES, Disconnect, Rule.FREE)
     with pytest.raises(AssertionError):
@@ -191,7 +193,7 @@ def test_a_disconnect_that_overtakes_its_events_is_seen(monkeypatch: pytest.Monk
 
 def test_a_beat_that_announces_less_than_waiting_events_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant the defect that the rule of Beat prevents."""
-    script: list[tuple] = [("event", (1, 11), 101, 5.0, 10), ("control", (1, 11), Beat)]  # type: ignore[type-arg]
+    script: Script = [("event", (1, 11), 101, 5.0, 10), ("control", (1, 11), Beat)]
     check_delays(Played(script))
     monkeypatch.setitem(RULES, Beat, Rule.CONNECTION)
     with pytest.raises(AssertionError):

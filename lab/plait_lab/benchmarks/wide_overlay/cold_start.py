@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from plait_core.filters import Filter, parse
@@ -153,7 +154,7 @@ def _churn(many: ManyBrokers, subscribers: Subscribers, churn_s: float, progress
         if kind == 0:
             link = rng.choice(many.links)
             many.cut(link)
-            world.timeline.after(MEND_S, lambda link=link: many.mend(link))  # type: ignore[misc]
+            world.timeline.after(MEND_S, partial(many.mend, link))
         elif kind == 1:
             node: OverlayNode = rng.choice(many.nodes[PUBLISHERS:])
             node.kill()
